@@ -1,0 +1,99 @@
+//! What the session's one loop is fed with, live and in replay: the chunk log stores exactly these.
+//!
+//! A live recording and a replayed file differ only in who sends the inputs.
+
+use scalpel_common::kernel::LossClass;
+
+use crate::event::{Control, Event, FuncId, MonoTime, Pid, Sample, Tid};
+use crate::function::{FunctionInfo, UnknownReason};
+
+/// Facts about a recording that are known when it starts. `None` = not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunInfo {
+    /// Identity of the run (UUID v4, hyphenated).
+    pub uuid: String,
+    /// The main target.
+    pub pid: Pid,
+    /// Its command name, or the command line given after `--`.
+    pub command: String,
+    /// Host name.
+    pub host: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Wall-clock start, ns since the epoch.
+    pub started_unix_ns: u64,
+    /// `CLOCK_MONOTONIC` at the start.
+    pub started: MonoTime,
+    /// What was recorded: `trace`, `sample`, `trace+sample`.
+    pub mode: String,
+    /// Version of scalpel that recorded it.
+    pub version: String,
+    /// Calibrated cost of one probed call on this host (lowest and highest) in ns; `None` = not measured.
+    pub probe_cost_ns: Option<(u64, u64)>,
+    /// Sampling frequency in Hz, 0 = no sampling.
+    pub sample_hz: u32,
+}
+
+/// One counter of lost events, as it stands (not a difference).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// What was lost.
+    pub class: LossClass,
+    /// Processor, if counted per processor.
+    pub cpu: Option<u32>,
+    /// Function, if counted per function.
+    pub func: Option<FuncId>,
+    /// Total so far.
+    pub count: u64,
+}
+
+/// A function that is not watched (any more), or not from the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Function.
+    pub func: FuncId,
+    /// From when on its numbers are lower bounds; `None` = it never was attached.
+    pub since: Option<MonoTime>,
+    /// Why: `over budget`, `refused by the kernel`, `left out by --max-probes` ...
+    pub reason: String,
+}
+
+/// One input of the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// First of every recording.
+    Run(RunInfo),
+    /// What an id stands for; comes before the first event that names it.
+    Function(FuncId, FunctionInfo),
+    /// Events of one ring or lane, in the order they were written there.
+    Events(Vec<Event>),
+    /// A sampled stack.
+    Sample(Sample),
+    /// A change of processes or mappings.
+    Control(Control),
+    /// Every ring and lane was drained completely *after* this clock read: nothing older can still come.
+    Drained(MonoTime),
+    /// Loss counters as they stand.
+    Losses(Vec<Loss>),
+    /// A function is not, or no longer, watched.
+    Bound(Bound),
+    /// Names of sampled addresses of a process: written at the end, so that a replay needs no files.
+    Symbols(Vec<Symbol>),
+    /// Name of a thread.
+    ThreadName(Pid, Tid, String),
+    /// Something the user should know: shown as a doubt in every report.
+    Note(String),
+    /// Last of a recording that ended by itself; a recording without it was cut.
+    End(MonoTime),
+}
+
+/// The name of one sampled address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// Process the address belongs to; 0 = the kernel.
+    pub pid: Pid,
+    /// The address as sampled.
+    pub address: u64,
+    /// Its function, defined by an earlier [`Input::Function`], or why it has none.
+    pub func: Result<FuncId, UnknownReason>,
+}

@@ -1,0 +1,5 @@
+//! The collector of scalpel.
+pub mod event;
+pub mod function;
+pub mod input;
+pub mod tree;

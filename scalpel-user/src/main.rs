@@ -1,0 +1,2 @@
+//! `scalpel-ebpf`: parse, run, print the error.
+fn main() {}

@@ -1,0 +1,155 @@
+//! The calling-context tree: contexts interned once, and what was measured in each, per time window and thread.
+//!
+//! The data that the stack stage fills and the genome stores. Must not know events or files.
+
+use crate::event::{FuncId, Pid, Tid};
+
+/// A context: one path of functions from a thread's root. 0 is the root itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ContextId(pub u32);
+
+impl ContextId {
+    /// The root: no function.
+    pub const ROOT: Self = Self(0);
+}
+
+/// What a context's edge from its parent is known from. A context seen both ways is [`EdgeSource::Exact`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EdgeSource {
+    /// Sampled stacks only.
+    Sampled,
+    /// The return address at entry named the caller, and the caller is not itself probed.
+    CallSite,
+    /// Entry events of both functions.
+    Exact,
+}
+
+/// One node of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// Parent.
+    pub parent: ContextId,
+    /// Function; `None` only for the root and for `[folded]` nodes.
+    pub func: Option<FuncId>,
+    /// How the edge from the parent is known.
+    pub source: EdgeSource,
+}
+
+/// What was measured in one context. Times in ns. All fields add up under merging.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// Entries seen: exact unless `lost` says otherwise.
+    pub calls: u64,
+    /// Calls whose end was seen or safely concluded: the calls that the times below cover.
+    pub timed: u64,
+    /// Wall time in the function itself.
+    pub self_wall_ns: u64,
+    /// CPU time in the function itself.
+    pub self_cpu_ns: u64,
+    /// Wall time including callees.
+    pub total_wall_ns: u64,
+    /// CPU time including callees.
+    pub total_cpu_ns: u64,
+    /// Samples whose innermost frame is this context.
+    pub samples: u64,
+    /// Sum of the periods of those samples, in ns of CPU time (0 when the period is not time).
+    pub sampled_ns: u64,
+    /// Calls closed because a frame below them returned: exception or long jump.
+    pub unwound: u64,
+    /// Calls whose end was concluded, not seen.
+    pub inferred: u64,
+    /// Events lost while this context was innermost, as far as gaps tell.
+    pub lost: u64,
+    /// Calls made by a tail jump.
+    pub tail_calls: u64,
+    /// Events seen by probes within this context, itself included: times the probe cost = perturbation.
+    pub probe_events: u64,
+}
+
+impl Metrics {
+    /// Adds `other`, field by field.
+    pub fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.timed += other.timed;
+        self.self_wall_ns += other.self_wall_ns;
+        self.self_cpu_ns += other.self_cpu_ns;
+        self.total_wall_ns += other.total_wall_ns;
+        self.total_cpu_ns += other.total_cpu_ns;
+        self.samples += other.samples;
+        self.sampled_ns += other.sampled_ns;
+        self.unwound += other.unwound;
+        self.inferred += other.inferred;
+        self.lost += other.lost;
+        self.tail_calls += other.tail_calls;
+        self.probe_events += other.probe_events;
+    }
+}
+
+/// A thread of the recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// Process.
+    pub pid: Pid,
+    /// Thread.
+    pub tid: Tid,
+    /// Name (`comm`), empty if unknown.
+    pub name: String,
+    /// Events seen.
+    pub events: u64,
+    /// Events lost: the sum of its sequence gaps.
+    pub lost: u64,
+}
+
+/// Measurements of one context on one thread in one time window. (window, thread, context) is unique.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Window number: windows are `Tree::window_ns` long and count from the recording's start.
+    pub window: u32,
+    /// Index into `Tree::threads`.
+    pub thread: u32,
+    /// Context.
+    pub context: ContextId,
+    /// What was measured.
+    pub metrics: Metrics,
+}
+
+/// Log-linear duration histogram of one function: bucket numbers by `bucket_of`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// (bucket, count), sorted by bucket, no zero counts.
+    pub buckets: Vec<(u16, u64)>,
+}
+
+/// A finished tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// Length of a time window in ns.
+    pub window_ns: u64,
+    /// Contexts by id; index 0 is the root.
+    pub contexts: Vec<Context>,
+    /// Threads by index.
+    pub threads: Vec<Thread>,
+    /// Cells, in any order.
+    pub cells: Vec<Cell>,
+    /// Inclusive wall-time histogram per function, outermost activations only.
+    pub histograms: Vec<(FuncId, Histogram)>,
+    /// What the stream itself showed to be wrong, per function.
+    pub faults: Vec<(FuncId, FunctionFaults)>,
+    /// Nodes folded away by the caps, and how many calls went into them.
+    pub folded_calls: u64,
+}
+
+/// What went wrong with one function's events: the reason for its error bars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FunctionFaults {
+    /// EXIT without ENTER: missed entry, or a call that began before the attach.
+    pub missed_enter: u64,
+    /// Calls cut by the end of the recording or of the thread.
+    pub open_at_end: u64,
+    /// Calls closed by their parent because the kernel's return depth was exceeded.
+    pub depth_limited: u64,
+    /// Calls cut by a loss.
+    pub cut_by_loss: u64,
+    /// Calls whose return probe was refused.
+    pub return_refused: u64,
+}

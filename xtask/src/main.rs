@@ -1,0 +1,2 @@
+//! `cargo xtask`: what builds, tests and measures scalpel.
+fn main() {}
