@@ -2,7 +2,7 @@
 //!
 //! Numbers are appended and never reused. A reader counts what it does not know and goes on.
 
-use core::mem::{align_of, offset_of, size_of};
+use core::mem::offset_of;
 
 /// Version of the event's layout and numbers; stands in the header of a lane, a ring session and a chunk.
 pub const EVENT_VERSION: u16 = 1;

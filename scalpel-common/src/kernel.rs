@@ -3,7 +3,7 @@
 //! Ring records are told apart by their ring: call rings carry bare [`Event`]s, the sample ring
 //! [`SampleHeader`]s followed by frames, the control ring [`ControlRecord`]s.
 
-use core::mem::{align_of, offset_of, size_of};
+use core::mem::offset_of;
 
 use crate::event::Event;
 
