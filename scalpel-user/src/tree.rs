@@ -42,6 +42,8 @@ pub struct Metrics {
     pub calls: u64,
     /// Calls whose end was seen or safely concluded: the calls that the times below cover.
     pub timed: u64,
+    /// Of those, calls whose CPU time was measured too: 0 with calls in `timed` means that CPU time is not known.
+    pub cpu_timed: u64,
     /// Wall time in the function itself.
     pub self_wall_ns: u64,
     /// CPU time in the function itself.
@@ -71,6 +73,7 @@ impl Metrics {
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.timed += other.timed;
+        self.cpu_timed += other.cpu_timed;
         self.self_wall_ns += other.self_wall_ns;
         self.self_cpu_ns += other.self_cpu_ns;
         self.total_wall_ns += other.total_wall_ns;
