@@ -22,6 +22,50 @@ pub const MAX_PATH: usize = 256;
 /// Highest function id: size of the per-function counter arrays.
 pub const MAX_FUNCTIONS: u32 = 1 << 17;
 
+/// Programs of the object that are attached to functions. All stand in plain `uprobe` sections and read the attach
+/// cookie; the collector loads them with the attach type it needs (session, multi, or none for perf uprobes).
+pub mod programs {
+    /// Entry and return in one (`uprobe session`): ENTER, and EXIT unless the stack guard refused the return.
+    pub const CALL_SESSION: &str = "call_session";
+    /// Entry of a function whose end is not observed: ENTER with `NO_EXIT`.
+    pub const CALL_ENTRY: &str = "call_entry";
+    /// Entry of a function whose end `CALL_RET` or `CALL_RETURN` observes: ENTER.
+    pub const CALL_ENTER: &str = "call_enter";
+    /// At a `ret` instruction, before it runs (the stack pointer is the one of the entry): EXIT with `RET_OFFSET`.
+    pub const CALL_RET: &str = "call_ret";
+    /// Return probe without a session: EXIT.
+    pub const CALL_RETURN: &str = "call_return";
+}
+
+/// Maps that more than one side names.
+pub mod maps {
+    /// Array of one [`Settings`](super::Settings).
+    pub const SETTINGS: &str = "SETTINGS";
+    /// Array of u64 by function id (`BPF_F_MMAPABLE`, added to atomically): entries seen in watched processes.
+    pub const HITS: &str = "HITS";
+}
+
+/// The attach cookie: function id and generation of the link it came through.
+///
+/// A link can't drop one of its offsets: to drop a hot function the collector attaches its group anew, without it, as
+/// the next generation, and closes the old link afterwards. While both are attached every call runs both programs,
+/// the newer link's first (the kernel adds consumers at the head of its list). So that it counts once, each program
+/// leaves (function, generation) in its [`ThreadState`], and returns at once (session: 1) when it finds its own
+/// function there with a newer generation.
+pub const fn cookie(func: u32, generation: u32) -> u64 {
+    func as u64 | (generation as u64) << 32
+}
+
+/// Function id of a [`cookie`].
+pub const fn cookie_func(cookie: u64) -> u32 {
+    cookie as u32
+}
+
+/// Generation of a [`cookie`].
+pub const fn cookie_generation(cookie: u64) -> u32 {
+    (cookie >> 32) as u32
+}
+
 /// One slot: everything the collector tells all programs. Written by the collector only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(8))]
@@ -68,6 +112,10 @@ pub struct ThreadState {
     pub seq: u32,
     /// Number of switches: read before and after a clock read, to see a switch between.
     pub switches: u32,
+    /// Function of the last probe that ran on this thread, for the rule at [`cookie`].
+    pub last_func: u32,
+    /// Generation of that probe's link.
+    pub last_generation: u32,
 }
 
 /// Which ring or reason lost an event; index into the loss counters of one CPU.
@@ -148,7 +196,8 @@ pub struct ControlRecord {
 const _: () = {
     assert!(size_of::<Settings>() == 24);
     assert!(size_of::<WatchedProcess>() == 16);
-    assert!(size_of::<ThreadState>() == 24);
+    assert!(size_of::<ThreadState>() == 32);
+    assert!(cookie_func(cookie(7, 9)) == 7 && cookie_generation(cookie(7, 9)) == 9);
     assert!(size_of::<SampleHeader>() == 72);
     assert!(offset_of!(SampleHeader, user_frames) == 64);
     assert!(size_of::<ControlRecord>() == 56 + MAX_PATH);
