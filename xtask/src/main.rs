@@ -1,2 +1,57 @@
-//! `cargo xtask`: what builds, tests and measures scalpel.
-fn main() {}
+//! `cargo xtask`: what builds, tests and measures scalpel. One subcommand, one module.
+mod apt;
+mod cmd;
+mod record;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Builds, tests and measures scalpel.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build scalpel-ebpf in release mode and run `scalpel-ebpf record` as root.
+    Record(record::Options),
+    /// Run every check and every test, installing what they need.
+    Test(test::Options),
+    /// Check the rules of the house: rooms and directions, dependencies, file lengths, documents.
+    Tidy(tidy::Options),
+}
+
+fn run(task: Task) -> Result<ExitCode> {
+    match task {
+        Task::Record(options) => record::run(&options),
+        Task::Test(options) => test::run(&options),
+        Task::Tidy(options) => tidy::run(&options),
+    }
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(code) => code,
+        Err(error) => {
+            cmd::say(format_args!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_flag_has_help() {
+        super::Cli::command().help_expected(true).debug_assert();
+    }
+}

@@ -1,0 +1,121 @@
+//! How many tests passed, failed and were skipped, read from the closing lines of test runners. Pure.
+use std::fmt;
+use std::ops::AddAssign;
+
+/// Outcomes of tests; a check without a test runner counts as one test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Ran, and held.
+    pub(super) passed: u64,
+    /// Ran, and did not hold.
+    pub(super) failed: u64,
+    /// Could not run here; the reason stands in the output.
+    pub(super) skipped: u64,
+}
+
+impl Counts {
+    /// One check that held.
+    pub(super) const fn passed() -> Self {
+        Self {
+            passed: 1,
+            failed: 0,
+            skipped: 0,
+        }
+    }
+
+    /// One check that did not.
+    pub(super) const fn failed() -> Self {
+        Self {
+            passed: 0,
+            failed: 1,
+            skipped: 0,
+        }
+    }
+
+    /// The counts of a runner's closing line: `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
+    pub(super) fn of_line(line: &str) -> Option<Self> {
+        let (_, list) = line.strip_prefix("test result: ")?.split_once(". ")?;
+        let number = |word: &str| {
+            list.split("; ")
+                .find_map(|part| part.strip_suffix(word)?.trim_end().parse().ok())
+        };
+        Some(Self {
+            passed: number("passed")?,
+            failed: number("failed")?,
+            skipped: number("ignored")?,
+        })
+    }
+
+    /// A runner that failed without counting a failure (it did not compile, or crashed) failed once.
+    pub(super) fn with_status(mut self, succeeded: bool) -> Self {
+        if !succeeded && self.failed == 0 {
+            self.failed = 1;
+        }
+        self
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            passed,
+            failed,
+            skipped,
+        } = self;
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_of_test_runners_are_counted() {
+        let line = "test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 7 filtered out; finished in 0.00s";
+        assert_eq!(
+            Counts::of_line(line),
+            Some(Counts {
+                passed: 3,
+                failed: 2,
+                skipped: 1
+            })
+        );
+    }
+
+    #[test]
+    fn other_lines_are_not() {
+        for line in [
+            "",
+            "test a ... ok",
+            "test result: pending",
+            "test result: ok. 3 passed",
+        ] {
+            assert_eq!(Counts::of_line(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_runner_that_did_not_compile_has_failed() {
+        assert_eq!(Counts::default().with_status(false), Counts::failed());
+        assert_eq!(Counts::passed().with_status(true), Counts::passed());
+    }
+
+    #[test]
+    fn the_closing_line_is_the_plain_one() {
+        let counts = Counts {
+            passed: 12,
+            failed: 0,
+            skipped: 3,
+        };
+        assert_eq!(counts.to_string(), "12 passed, 0 failed, 3 skipped");
+    }
+}

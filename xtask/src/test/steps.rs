@@ -1,0 +1,126 @@
+//! What each step runs. A step answers with counts, or with the error that kept it from running.
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::counts::Counts;
+use super::{Step, docs};
+use crate::{apt, cmd, tidy};
+
+/// Everything but the BPF programs, which no host can link.
+const HOST: [&str; 3] = ["--workspace", "--exclude", "scalpel-bpf"];
+
+/// Held back to one version: a newer one may need a newer Rust.
+const CARGO_DENY: &str = "0.20.2";
+
+/// Runs one step.
+pub(super) fn run(step: Step, yes: bool) -> Result<Counts> {
+    match step {
+        Step::Fmt => check(cmd::cargo().args(["fmt", "--all", "--check"])),
+        Step::Tidy => Ok(if tidy::check()? {
+            Counts::passed()
+        } else {
+            Counts::failed()
+        }),
+        Step::Clippy => clippy(),
+        Step::Unit => unit(),
+        Step::Docs => docs::run(),
+        Step::Kernel => recorded("kernel", KERNEL_PACKAGES, yes),
+        Step::Real => recorded("real", REAL_PACKAGES, yes),
+        Step::Deny => deny(),
+        Step::BuildEbpf => Ok(Counts::default()),
+    }
+}
+
+/// A command that is one check.
+fn check(command: &mut Command) -> Result<Counts> {
+    cmd::run(command).map(|()| Counts::passed())
+}
+
+fn clippy() -> Result<Counts> {
+    let mut counts = check(
+        cmd::cargo()
+            .args(["clippy", "--locked", "--all-targets"])
+            .args(HOST)
+            .args(["--", "-D", "warnings"]),
+    )?;
+    counts += check(cmd::cargo().args([
+        "clippy",
+        "--locked",
+        "--package",
+        "scalpel-bpf",
+        "--",
+        "-D",
+        "warnings",
+    ]))?;
+    Ok(counts)
+}
+
+fn unit() -> Result<Counts> {
+    tests(
+        cmd::cargo()
+            .args(["test", "--locked", "--no-fail-fast"])
+            .args(HOST)
+            .args(["--exclude", "scalpel-tests"]),
+    )
+}
+
+/// Runs a test command and adds up the closing lines of its runners.
+fn tests(command: &mut Command) -> Result<Counts> {
+    let mut counts = Counts::default();
+    let succeeded = cmd::watch(command, |line| {
+        counts += Counts::of_line(line).unwrap_or_default();
+    })?;
+    Ok(counts.with_status(succeeded))
+}
+
+const KERNEL_PACKAGES: &[&str] = &["gcc", "g++", "libc6-dev"];
+const REAL_PACKAGES: &[&str] = &["postgresql-15", "redis-server", "redis-tools", "sqlite3"];
+
+/// Tests that record programs. The tests skip themselves, with the reason, where they cannot run.
+fn recorded(name: &str, packages: &[&str], yes: bool) -> Result<Counts> {
+    if cmd::is_root() {
+        apt::ensure(packages, &format!("the {name} tests"), yes)?;
+        mount_tracefs();
+    }
+    tests(cmd::cargo().args([
+        "test",
+        "--locked",
+        "--package",
+        "scalpel-tests",
+        "--test",
+        name,
+    ]))
+}
+
+/// Tracepoints by number, for kernels without BTF tracepoints, are read from tracefs.
+fn mount_tracefs() {
+    let mount = Path::new("/sys/kernel/tracing");
+    if mount.is_dir() && !mount.join("events").exists() {
+        let mounted = cmd::run(
+            cmd::command("mount")
+                .args(["-t", "tracefs", "tracefs"])
+                .arg(mount),
+        );
+        if let Err(error) = mounted {
+            cmd::say(format_args!("warning: {error:#}"));
+        }
+    }
+}
+
+/// Licences, sources and bans. Advisories are left out: their database is a repository that a
+/// build machine need not reach.
+fn deny() -> Result<Counts> {
+    let program = cmd::tools().join("bin/cargo-deny");
+    if !program.exists() {
+        let wanted = format!("cargo-deny@{CARGO_DENY}");
+        cmd::run(
+            cmd::cargo()
+                .args(["install", "--locked", "--quiet", &wanted, "--root"])
+                .arg(cmd::tools()),
+        )?;
+    }
+    cmd::print("advisories are not checked: their database may be unreachable");
+    check(cmd::command(program).args(["--locked", "check", "bans", "licenses", "sources"]))
+}
