@@ -5,7 +5,9 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
-pub use scalpel_common::event::{CPU_NOT_MEASURED, EVENT_SIZE, EVENT_VERSION, Event, Kind, Source, flags};
+pub use scalpel_common::event::{
+    CPU_NOT_MEASURED, EVENT_SIZE, EVENT_VERSION, Event, Kind, Source, flags,
+};
 
 macro_rules! number {
     ($(#[$meta:meta])* $name:ident($inner:ty)) => {
@@ -131,9 +133,10 @@ impl Control {
     /// When it happened.
     pub const fn time(&self) -> MonoTime {
         match self {
-            Self::Fork { time, .. } | Self::Exec { time, .. } | Self::Exit { time, .. } | Self::Map { time, .. } => {
-                *time
-            }
+            Self::Fork { time, .. }
+            | Self::Exec { time, .. }
+            | Self::Exit { time, .. }
+            | Self::Map { time, .. } => *time,
         }
     }
 }

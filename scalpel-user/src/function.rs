@@ -56,7 +56,9 @@ impl UnknownReason {
 impl fmt::Display for UnknownReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::FileGone(detail) | Self::BadFile(detail) => write!(f, "{} ({detail})", self.word()),
+            Self::FileGone(detail) | Self::BadFile(detail) => {
+                write!(f, "{} ({detail})", self.word())
+            }
             _ => f.write_str(self.word()),
         }
     }
@@ -163,7 +165,11 @@ impl FunctionInfo {
     /// The key that survives rebuilds and hosts: `language:module:name`, and `#ordinal` after the first of a name.
     pub fn key(&self) -> String {
         let head = format!("{}:{}:{}", self.language.word(), self.module, self.name);
-        if self.ordinal == 0 { head } else { format!("{head}#{}", self.ordinal) }
+        if self.ordinal == 0 {
+            head
+        } else {
+            format!("{head}#{}", self.ordinal)
+        }
     }
 }
 
@@ -187,7 +193,9 @@ impl FunctionTable {
         loop {
             let spur = self.keys.get_or_intern(info.key());
             match self.by_key.get(&spur) {
-                Some(&id) if self.get(id).is_some_and(|known| same_site(known, &info)) => return id,
+                Some(&id) if self.get(id).is_some_and(|known| same_site(known, &info)) => {
+                    return id;
+                }
                 Some(_) => info.ordinal += 1,
                 None => {
                     let id = self.push(info);

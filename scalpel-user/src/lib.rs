@@ -1,5 +1,14 @@
 //! The collector of scalpel.
+
+// `unsafe` lives in `kernel/` only, which allows it for itself.
+#![deny(unsafe_code)]
+
+pub mod cli;
+pub mod commands;
 pub mod event;
+pub mod exit;
 pub mod function;
 pub mod input;
+pub mod output;
+pub mod plan;
 pub mod tree;

@@ -1,0 +1,188 @@
+//! What can be typed: clap types only, one file a command.
+//!
+//! Must not know what anything means: defaults that depend on other flags are decided in `plan`.
+
+mod doctor;
+mod glue;
+mod list;
+mod record;
+mod replay;
+mod report;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+pub use doctor::DoctorArgs;
+pub use glue::{CompletionsArgs, ManArgs};
+pub use list::{ListArgs, ListKind};
+pub use record::{AttachArg, ExitsArg, RecordArgs};
+pub use replay::ReplayArgs;
+pub use report::{ByArg, ReportArgs, SortArg, TreeArg};
+
+/// Which functions of a running program ran, who called them, and what each cost.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "scalpel-ebpf",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = EXAMPLES,
+    after_long_help = EXIT_CODES
+)]
+pub struct Cli {
+    /// Flags that every command takes.
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo scalpel-ebpf record -p 4711             watch a running process until Ctrl-C
+  sudo scalpel-ebpf record -- ./server --port 80
+  scalpel-ebpf report                          what ran, called by whom, at what cost
+  sudo scalpel-ebpf doctor                     what this kernel and CPU can do";
+
+const EXIT_CODES: &str = "\
+Examples:
+  sudo scalpel-ebpf record -p 4711             watch a running process until Ctrl-C
+  sudo scalpel-ebpf record -- ./server --port 80
+  scalpel-ebpf report                          what ran, called by whom, at what cost
+  sudo scalpel-ebpf doctor                     what this kernel and CPU can do
+
+Exit codes:
+  0  done
+  1  a finding (doctor: recording is blocked)
+  2  wrong usage, or the request failed (unreadable file, full disk)
+  3  not permitted: the missing capability or gate is named
+  4  no such target
+  5  the result is partial: cut, or more lost than --max-loss
+  With `record -- CMD`, the code of CMD itself; 128 + N if signal N killed it.";
+
+/// Flags that every command takes.
+#[derive(Args, Clone, Debug)]
+pub struct GlobalArgs {
+    /// Say more; -vv adds what the BPF programs log.
+    #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "quiet", display_order = 900)]
+    pub verbose: u8,
+    /// Say nothing but errors.
+    #[arg(short, long, global = true, display_order = 901)]
+    pub quiet: bool,
+    /// When to colour; `auto` colours a terminal unless `NO_COLOR` is set.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        global = true,
+        display_order = 902
+    )]
+    pub color: ColorArg,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColorArg {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Watch a process and write what its functions did to a genome file.
+    Record(Box<RecordArgs>),
+    /// Show a recording: which functions ran, called by whom, at what cost.
+    Report(ReportArgs),
+    /// Show a recorded stream call by call, as an indented timeline.
+    Replay(ReplayArgs),
+    /// List functions, probe sites or processes.
+    List(ListArgs),
+    /// Tell what this kernel and CPU can do, what stands in the way, and what to do about it.
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell.
+    Completions(CompletionsArgs),
+    /// Write the manual pages to a folder.
+    Man(ManArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_flag_has_help() {
+        Cli::command()
+            .mut_args(|arg| arg.hide(false))
+            .debug_assert();
+        for command in Cli::command().get_subcommands() {
+            assert!(
+                command.get_about().is_some(),
+                "{} has no description",
+                command.get_name()
+            );
+            for arg in command.get_arguments() {
+                assert!(
+                    arg.get_help().is_some(),
+                    "{} {} has no help",
+                    command.get_name(),
+                    arg.get_id()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn help_is_as_published() {
+        let mut text = render(Cli::command(), &[]);
+        for name in [
+            "record",
+            "report",
+            "replay",
+            "list",
+            "doctor",
+            "completions",
+            "man",
+        ] {
+            text += &format!("\n=== {name} ===\n{}", render(Cli::command(), &[name]));
+        }
+        insta::assert_snapshot!("help", text);
+    }
+
+    fn render(command: clap::Command, path: &[&str]) -> String {
+        let mut command = command.term_width(100);
+        command.build();
+        let mut at = &mut command;
+        for name in path {
+            at = at.find_subcommand_mut(name).unwrap();
+        }
+        at.render_long_help().to_string()
+    }
+
+    #[test]
+    fn a_misspelt_flag_gets_a_hint() {
+        let error =
+            Cli::try_parse_from(["scalpel-ebpf", "record", "-p", "1", "--max-overhed", "1"])
+                .unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("'--max-overhead'"), "{error}");
+    }
+
+    #[test]
+    fn two_targets_are_refused() {
+        let line = ["scalpel-ebpf", "record", "-p", "1", "--comm", "redis"];
+        assert!(Cli::try_parse_from(line).is_err());
+        let line = ["scalpel-ebpf", "record", "-p", "1", "--", "true"];
+        assert!(Cli::try_parse_from(line).is_err());
+        assert!(Cli::try_parse_from(["scalpel-ebpf", "record"]).is_err());
+    }
+}

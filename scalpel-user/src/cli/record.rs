@@ -1,0 +1,137 @@
+//! `record`: what to watch, how, and where to write it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, ValueEnum};
+
+use crate::plan::words::{ByteSize, Overhead, Seconds};
+
+/// `record`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    group = ArgGroup::new("target").required(true).args(["pid", "comm", "command"]),
+    override_usage = "scalpel-ebpf record [OPTIONS] (--pid PID | --comm NAME | -- CMD [ARGS]...)",
+    after_help = "\
+Examples:
+  sudo scalpel-ebpf record -p 4711                    the main program's functions, at most 5 % overhead
+  sudo scalpel-ebpf record -p 4711 -f 'http_*' -d 10  these functions, all calls, ten seconds
+  sudo scalpel-ebpf record -p 4711 -f '/^ssl_.*read/' --lib 'libssl*'
+  sudo scalpel-ebpf record -F 0 -f malloc --lib 'libc.so*' -- ./server
+  sudo scalpel-ebpf record --dry-run -p 4711 -f 'parse*'
+
+Ctrl-C, SIGTERM, --duration or the end of the target end a recording and write the file."
+)]
+pub struct RecordArgs {
+    /// Watch these running processes.
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..), help_heading = "Target")]
+    pub pid: Vec<u32>,
+    /// Watch all processes that have this name now (as in `ps -o comm`).
+    #[arg(long, value_name = "NAME", help_heading = "Target")]
+    pub comm: Option<String>,
+    /// Start this command and watch it from its first instruction.
+    #[arg(last = true, value_name = "CMD", help_heading = "Target")]
+    pub command: Vec<OsString>,
+    /// Watch children of the target too.
+    #[arg(short, long, help_heading = "Target")]
+    pub subprocesses: bool,
+
+    /// Functions to watch: a glob over raw and demangled names, /REGEX/, or 0xADDRESS. Repeatable.
+    #[arg(
+        short,
+        long = "func",
+        value_name = "PATTERN",
+        help_heading = "Functions"
+    )]
+    pub func: Vec<String>,
+    /// Functions to leave out; same patterns, wins over --func. Repeatable.
+    #[arg(short = 'N', long, value_name = "PATTERN", help_heading = "Functions")]
+    pub exclude: Vec<String>,
+    /// Look in the mapped files whose name or path matches, instead of the main program. Repeatable.
+    #[arg(long, value_name = "GLOB", help_heading = "Functions")]
+    pub lib: Vec<String>,
+    /// Probe at most N functions.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Functions")]
+    pub max_probes: Option<u32>,
+
+    /// Sample stacks this often per second and CPU; 0 = no sampling.
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(0..=10_000), help_heading = "Measurement")]
+    pub freq: u32,
+    /// Sample the kernel's part of the stacks too.
+    #[arg(long, help_heading = "Measurement")]
+    pub kernel_stacks: bool,
+    /// How to see calls end: `default` where proven safe, `ret` also at each `ret` instruction (dear), `none` entries only.
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "default",
+        help_heading = "Measurement"
+    )]
+    pub exits: ExitsArg,
+    /// One record per call instead of two: half the data, no order of calls within a call still open.
+    #[arg(long, help_heading = "Measurement")]
+    pub complete: bool,
+    /// How to attach; `auto` takes what this kernel does best.
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "auto",
+        help_heading = "Measurement"
+    )]
+    pub attach: AttachArg,
+    /// Detach what slows the target by more than PCT percent; `off` = never. Default: 5 without --func, off with it.
+    #[arg(long, value_name = "PCT|off", help_heading = "Measurement")]
+    pub max_overhead: Option<Overhead>,
+    /// Memory for the event rings, all together (K, M, G).
+    #[arg(long, value_name = "BYTES", help_heading = "Measurement")]
+    pub ring_size: Option<ByteSize>,
+
+    /// Stop after this long: seconds, or with ms, s, m, h.
+    #[arg(short, long, value_name = "SECS", help_heading = "Output")]
+    pub duration: Option<Seconds>,
+    /// File to write; an existing one is kept as FILE.old; `-` = stdout.
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "scalpel.genome",
+        help_heading = "Output"
+    )]
+    pub output: PathBuf,
+    /// Exit with 5 if more than PCT percent of the events were lost.
+    #[arg(long, value_name = "PCT", default_value_t = 0.1, value_parser = crate::plan::words::percent, help_heading = "Output")]
+    pub max_loss: f64,
+    /// Keep the raw stream in FILE, for `replay`.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub keep_stream: Option<PathBuf>,
+    /// Write the summary as JSON to FILE.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub summary: Option<PathBuf>,
+    /// Say what would be probed, and how; attach nothing.
+    #[arg(long, help_heading = "Output")]
+    pub dry_run: bool,
+}
+
+/// How to see calls end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ExitsArg {
+    /// Return probes where proven safe, else entries only.
+    #[default]
+    Default,
+    /// As `default`, and a probe on every `ret` where that is not safe.
+    Ret,
+    /// Entries only.
+    None,
+}
+
+/// How to attach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AttachArg {
+    /// What this kernel does best.
+    #[default]
+    Auto,
+    /// `uprobe_multi` links (Linux 6.6 and later).
+    Multi,
+    /// One perf event per probe (any kernel, slow).
+    Perf,
+}

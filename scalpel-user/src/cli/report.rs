@@ -1,0 +1,85 @@
+//! `report`: which view of a recording.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// `report`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  scalpel-ebpf report                        the costliest functions of scalpel.genome
+  scalpel-ebpf report run.genome --tree callers --func parse_header
+  scalpel-ebpf report run.genome --by module --sort total
+  scalpel-ebpf report run.genome --json | jq '.functions[0]'
+
+A recording whose recorder was killed is recovered by itself.")]
+pub struct ReportArgs {
+    /// Recording to show.
+    #[arg(value_name = "FILE", default_value = "scalpel.genome")]
+    pub file: PathBuf,
+    /// Order of the rows. Default: self CPU time, or calls where no time was measured.
+    #[arg(long, value_name = "KEY")]
+    pub sort: Option<SortArg>,
+    /// What a row stands for.
+    #[arg(long, value_name = "WHAT", default_value = "function")]
+    pub by: ByArg,
+    /// Show a call tree: who calls each function, or what each calls.
+    #[arg(long, value_name = "WAY")]
+    pub tree: Option<TreeArg>,
+    /// Only functions that match: a glob, or /REGEX/.
+    #[arg(short, long, value_name = "PATTERN")]
+    pub func: Option<String>,
+    /// Show at most N rows; 0 = all.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 40)]
+    pub limit: usize,
+    /// Print JSON: everything, in a stable shape.
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print CSV.
+    #[arg(long)]
+    pub csv: bool,
+}
+
+/// Order of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SortArg {
+    /// Self CPU time.
+    #[value(name = "self", alias = "self-cpu")]
+    SelfCpu,
+    /// CPU time with callees.
+    #[value(name = "total", alias = "total-cpu")]
+    TotalCpu,
+    /// Self wall time.
+    SelfWall,
+    /// Wall time with callees.
+    #[value(alias = "wall")]
+    TotalWall,
+    /// Number of calls.
+    Calls,
+    /// Number of samples.
+    Samples,
+    /// Name.
+    Name,
+}
+
+/// What a row stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ByArg {
+    /// A function.
+    #[default]
+    Function,
+    /// A file: program or library.
+    Module,
+    /// A thread.
+    Thread,
+}
+
+/// Which way a tree grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TreeArg {
+    /// From a function up to who called it.
+    Callers,
+    /// From the threads' roots down to what was called.
+    Callees,
+}

@@ -1,0 +1,296 @@
+//! What was typed -> what will be done. Pure: no file, clock, process or environment is looked at.
+//!
+//! Everything that one flag decides about another is decided here, once, so that a plan can be carried
+//! out without looking at the command line again.
+
+mod record;
+pub mod words;
+
+use std::path::PathBuf;
+
+use clap_complete::Shell;
+
+use crate::cli::{
+    ByArg, Cli, ColorArg, Command, ListArgs, ListKind, ReplayArgs, ReportArgs, SortArg, TreeArg,
+};
+use crate::event::{Pid, Tid};
+
+pub use record::{Attach, Choice, CommandLine, Exits, Measurement, Outputs, RecordPlan, Target};
+use words::Pattern;
+
+/// What will be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan {
+    /// Record.
+    Record(Box<RecordPlan>),
+    /// Show a recording.
+    Report(ReportPlan),
+    /// Show or rebuild a recorded stream.
+    Replay(ReplayPlan),
+    /// List.
+    List(ListPlan),
+    /// Examine this host, and a process.
+    Doctor {
+        /// Process to examine too.
+        pid: Option<Pid>,
+        /// As JSON.
+        json: bool,
+    },
+    /// Print a completion script.
+    Completions(Shell),
+    /// Write the manual pages.
+    Man(PathBuf),
+}
+
+/// How to talk to the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Voice {
+    /// -1 quiet, 0 normal, 1 and 2 more.
+    pub level: i8,
+    /// When to colour.
+    pub color: ColorArg,
+}
+
+/// Format of what goes to stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// JSON.
+    Json,
+    /// CSV.
+    Csv,
+}
+
+/// `report`, decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReportPlan {
+    /// Recording to show.
+    pub file: PathBuf,
+    /// Format.
+    pub format: Format,
+    /// Order; `None` = what the recording has.
+    pub sort: Option<SortArg>,
+    /// What a row stands for.
+    pub by: ByArg,
+    /// Tree instead of rows.
+    pub tree: Option<TreeArg>,
+    /// Only these functions.
+    pub func: Option<Pattern>,
+    /// Most rows; `None` = all.
+    pub limit: Option<usize>,
+}
+
+/// `replay`, decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplayPlan {
+    /// Stream to read.
+    pub file: PathBuf,
+    /// Only this process.
+    pub pid: Option<Pid>,
+    /// Only this thread.
+    pub tid: Option<Tid>,
+    /// From this many ns after the start.
+    pub from_ns: u64,
+    /// Up to this many ns after the start.
+    pub to_ns: u64,
+    /// Only calls of these functions, and below.
+    pub func: Option<Pattern>,
+    /// Outermost levels shown.
+    pub depth: Option<u32>,
+    /// Most calls; `None` = all.
+    pub limit: Option<usize>,
+    /// Write a genome here instead.
+    pub output: Option<PathBuf>,
+}
+
+/// `list`, decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListPlan {
+    /// What to list, and where.
+    pub what: Listing,
+    /// Which of it; `None` = all.
+    pub pattern: Option<Pattern>,
+    /// As JSON.
+    pub json: bool,
+}
+
+/// What to list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// Functions.
+    Functions(Place),
+    /// Probe sites, with how ends would be seen.
+    Sites(Place, Exits),
+    /// Processes.
+    Processes,
+}
+
+/// Where to look for functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file.
+    File(PathBuf),
+    /// What a process has mapped: its main program, or the files that match one of the globs.
+    Process(Pid, Vec<String>),
+}
+
+/// What was typed cannot be meant.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// A pattern does not parse.
+    #[error("{flag} `{text}`: {reason}")]
+    Pattern {
+        /// Flag it was given with.
+        flag: &'static str,
+        /// What was typed.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Two flags contradict each other.
+    #[error("{0}")]
+    Conflict(String),
+    /// Something is missing.
+    #[error("{0}")]
+    Missing(String),
+}
+
+/// Decides what will be done.
+pub fn plan(cli: Cli) -> Result<(Plan, Voice), PlanError> {
+    let voice = Voice {
+        level: if cli.global.quiet {
+            -1
+        } else {
+            i8::try_from(cli.global.verbose).unwrap_or(i8::MAX)
+        },
+        color: cli.global.color,
+    };
+    let plan = match cli.command {
+        Command::Record(args) => Plan::Record(Box::new(record::plan(*args)?)),
+        Command::Report(args) => Plan::Report(report(args)?),
+        Command::Replay(args) => Plan::Replay(replay(args)?),
+        Command::List(args) => Plan::List(list(args)?),
+        Command::Doctor(args) => Plan::Doctor {
+            pid: args.pid.map(Pid),
+            json: args.json,
+        },
+        Command::Completions(args) => Plan::Completions(args.shell),
+        Command::Man(args) => Plan::Man(args.dir),
+    };
+    Ok((plan, voice))
+}
+
+fn report(args: ReportArgs) -> Result<ReportPlan, PlanError> {
+    if args.tree.is_some() && (args.csv || args.by != ByArg::Function) {
+        return Err(PlanError::Conflict(
+            "--tree shows functions, as text or --json: leave out --csv and --by".into(),
+        ));
+    }
+    Ok(ReportPlan {
+        file: args.file,
+        format: match (args.json, args.csv) {
+            (true, _) => Format::Json,
+            (_, true) => Format::Csv,
+            _ => Format::Text,
+        },
+        sort: args.sort,
+        by: args.by,
+        tree: args.tree,
+        func: pattern("--func", args.func)?,
+        limit: some_unless_zero(args.limit),
+    })
+}
+
+fn replay(args: ReplayArgs) -> Result<ReplayPlan, PlanError> {
+    let nanoseconds = |time: words::Seconds| u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX);
+    let (from_ns, to_ns) = (
+        args.from.map_or(0, nanoseconds),
+        args.to.map_or(u64::MAX, nanoseconds),
+    );
+    if from_ns >= to_ns {
+        return Err(PlanError::Conflict("--from must be before --to".into()));
+    }
+    Ok(ReplayPlan {
+        file: args.file,
+        pid: args.pid.map(Pid),
+        tid: args.tid.map(Tid),
+        from_ns,
+        to_ns,
+        func: pattern("--func", args.func)?,
+        depth: args.depth,
+        limit: some_unless_zero(args.limit),
+        output: args.output,
+    })
+}
+
+fn list(args: ListArgs) -> Result<ListPlan, PlanError> {
+    let mut rest = args.rest.into_iter();
+    let what = match args.what {
+        ListKind::Processes if args.pid.is_some() => {
+            return Err(PlanError::Conflict(
+                "`list processes` takes a PATTERN, not --pid".into(),
+            ));
+        }
+        ListKind::Processes => Listing::Processes,
+        ListKind::Functions => Listing::Functions(place(args.pid, args.lib, &mut rest)?),
+        ListKind::Sites => Listing::Sites(place(args.pid, args.lib, &mut rest)?, args.exits.into()),
+    };
+    let pattern = pattern("PATTERN", rest.next())?;
+    match rest.next() {
+        Some(extra) => Err(PlanError::Conflict(format!(
+            "one pattern is enough: what is `{extra}`?"
+        ))),
+        None => Ok(ListPlan {
+            what,
+            pattern,
+            json: args.json,
+        }),
+    }
+}
+
+/// With `--pid` there is no FILE, and the first word is the pattern.
+fn place(
+    pid: Option<u32>,
+    lib: Vec<String>,
+    rest: &mut impl Iterator<Item = String>,
+) -> Result<Place, PlanError> {
+    match pid {
+        Some(pid) => globs("--lib", lib).map(|lib| Place::Process(Pid(pid), lib)),
+        None => rest
+            .next()
+            .map(|file| Place::File(file.into()))
+            .ok_or_else(|| {
+                PlanError::Missing("where to look: give a FILE, or a process with --pid".into())
+            }),
+    }
+}
+
+fn pattern(flag: &'static str, text: Option<String>) -> Result<Option<Pattern>, PlanError> {
+    text.map(|text| {
+        text.parse()
+            .map_err(|reason| PlanError::Pattern { flag, text, reason })
+    })
+    .transpose()
+}
+
+fn globs(flag: &'static str, texts: Vec<String>) -> Result<Vec<String>, PlanError> {
+    for text in &texts {
+        if let Err(error) = globset::Glob::new(text) {
+            let reason = error.kind().to_string();
+            return Err(PlanError::Pattern {
+                flag,
+                text: text.clone(),
+                reason,
+            });
+        }
+    }
+    Ok(texts)
+}
+
+const fn some_unless_zero(limit: usize) -> Option<usize> {
+    if limit == 0 { None } else { Some(limit) }
+}
+
+#[cfg(test)]
+mod tests;

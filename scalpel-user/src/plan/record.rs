@@ -1,0 +1,241 @@
+//! `record`, decided: the complete order that a recording carries out.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::words::{Overhead, Pattern};
+use super::{PlanError, globs};
+use crate::cli::{AttachArg, ExitsArg, RecordArgs};
+use crate::event::Pid;
+
+/// Budget for the target's slow-down when no function was named, in percent of its CPU time.
+const DEFAULT_OVERHEAD_PERCENT: f64 = 5.0;
+
+/// Smallest ring memory that is worth a recording: a page of events for each ring.
+const SMALLEST_RINGS: u64 = 64 << 10;
+
+/// Everything a recording needs to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordPlan {
+    /// What to watch.
+    pub target: Target,
+    /// Children of the target are watched too.
+    pub subprocesses: bool,
+    /// Which functions.
+    pub choice: Choice,
+    /// How.
+    pub measurement: Measurement,
+    /// Ends the recording, if it has not ended before.
+    pub duration: Option<Duration>,
+    /// What is written where.
+    pub outputs: Outputs,
+    /// Say what would be probed, attach nothing.
+    pub dry_run: bool,
+}
+
+/// What to watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// These processes, without duplicates, in the order typed.
+    Pids(Vec<Pid>),
+    /// All processes with this `comm` when the recording starts.
+    Comm(String),
+    /// A command that the recording starts.
+    Command(CommandLine),
+}
+
+/// A program and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandLine {
+    /// Program as typed: looked up in `PATH` if it has no slash.
+    pub program: OsString,
+    /// Arguments after it.
+    pub args: Vec<OsString>,
+}
+
+/// Which functions to probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Functions that match one of these; empty = all functions of the main program.
+    pub include: Vec<Pattern>,
+    /// Never these.
+    pub exclude: Vec<Pattern>,
+    /// Globs over mapped files; empty = the main program.
+    pub libs: Vec<String>,
+    /// Most functions to probe.
+    pub max_probes: Option<usize>,
+}
+
+/// How to measure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    /// Samples per second and CPU; 0 = none.
+    pub sample_hz: u32,
+    /// The kernel's part of sampled stacks too.
+    pub kernel_stacks: bool,
+    /// How to see calls end.
+    pub exits: Exits,
+    /// One COMPLETE record per call instead of ENTER and EXIT.
+    pub complete: bool,
+    /// How to attach.
+    pub attach: Attach,
+    /// What the probes may cost.
+    pub max_overhead: Overhead,
+    /// Memory for all rings together, in bytes; `None` = the collector's default.
+    pub ring_bytes: Option<u64>,
+}
+
+/// How to see calls end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exits {
+    /// Return probes where proven safe, else entries only.
+    Default,
+    /// As `Default`, and a probe on each `ret` where a return probe is not safe.
+    Ret,
+    /// Entries only.
+    None,
+}
+
+impl From<ExitsArg> for Exits {
+    fn from(arg: ExitsArg) -> Self {
+        match arg {
+            ExitsArg::Default => Self::Default,
+            ExitsArg::Ret => Self::Ret,
+            ExitsArg::None => Self::None,
+        }
+    }
+}
+
+/// How to attach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attach {
+    /// What `caps` finds best.
+    Auto,
+    /// `uprobe_multi` links or nothing.
+    Multi,
+    /// Perf events or nothing.
+    Perf,
+}
+
+/// What is written where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outputs {
+    /// The genome; `None` = stdout.
+    pub genome: Option<PathBuf>,
+    /// The raw stream, kept.
+    pub stream: Option<PathBuf>,
+    /// The summary, as JSON.
+    pub summary: Option<PathBuf>,
+    /// Above this share of lost events (0..=1) the result counts as partial.
+    pub max_loss: f64,
+}
+
+pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
+    let choice = Choice {
+        include: patterns("--func", args.func)?,
+        exclude: patterns("--exclude", args.exclude)?,
+        libs: globs("--lib", args.lib)?,
+        max_probes: args.max_probes.map(|most| most as usize),
+    };
+    // Naming functions asks for their exact counts; without names the promise is not to disturb.
+    let overhead = if choice.include.is_empty() {
+        Overhead::Percent(DEFAULT_OVERHEAD_PERCENT)
+    } else {
+        Overhead::Off
+    };
+    let measurement = Measurement {
+        sample_hz: args.freq,
+        kernel_stacks: args.kernel_stacks,
+        exits: args.exits.into(),
+        complete: args.complete,
+        attach: match args.attach {
+            AttachArg::Auto => Attach::Auto,
+            AttachArg::Multi => Attach::Multi,
+            AttachArg::Perf => Attach::Perf,
+        },
+        max_overhead: args.max_overhead.unwrap_or(overhead),
+        ring_bytes: args.ring_size.map(|size| size.0),
+    };
+    let outputs = Outputs {
+        genome: (args.output != Path::new("-")).then_some(args.output),
+        stream: args.keep_stream,
+        summary: args.summary,
+        max_loss: args.max_loss / 100.0,
+    };
+    let plan = RecordPlan {
+        target: target(args.pid, args.comm, args.command)?,
+        subprocesses: args.subprocesses,
+        choice,
+        measurement,
+        duration: args.duration.map(|time| time.0),
+        outputs,
+        dry_run: args.dry_run,
+    };
+    check(plan)
+}
+
+fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
+    let conflict = |text: &str| Err(PlanError::Conflict(text.into()));
+    let outputs = &plan.outputs;
+    if plan.measurement.complete && plan.measurement.exits == Exits::None {
+        return conflict("--complete records ends of calls, --exits none sees none: leave one out");
+    }
+    if plan.measurement.kernel_stacks && plan.measurement.sample_hz == 0 {
+        return conflict("--kernel-stacks needs sampling: leave out --freq 0");
+    }
+    if plan
+        .measurement
+        .ring_bytes
+        .is_some_and(|bytes| bytes < SMALLEST_RINGS)
+    {
+        return conflict("--ring-size: at least 64K");
+    }
+    if plan.duration == Some(Duration::ZERO) {
+        return conflict("--duration 0 records nothing");
+    }
+    let files = [&outputs.genome, &outputs.stream, &outputs.summary];
+    let distinct: BTreeSet<&PathBuf> = files.into_iter().flatten().collect();
+    if distinct.len() < files.into_iter().flatten().count() {
+        return conflict("--output, --keep-stream and --summary need different files");
+    }
+    Ok(plan)
+}
+
+fn target(
+    pids: Vec<u32>,
+    comm: Option<String>,
+    command: Vec<OsString>,
+) -> Result<Target, PlanError> {
+    let mut command = command.into_iter();
+    if let Some(program) = command.next() {
+        return Ok(Target::Command(CommandLine {
+            program,
+            args: command.collect(),
+        }));
+    }
+    if let Some(comm) = comm {
+        return Ok(Target::Comm(comm));
+    }
+    let mut distinct = Vec::with_capacity(pids.len());
+    for pid in pids.into_iter().map(Pid) {
+        if !distinct.contains(&pid) {
+            distinct.push(pid);
+        }
+    }
+    if distinct.is_empty() {
+        return Err(PlanError::Missing(
+            "what to watch: --pid PID, --comm NAME, or -- CMD".into(),
+        ));
+    }
+    Ok(Target::Pids(distinct))
+}
+
+fn patterns(flag: &'static str, texts: Vec<String>) -> Result<Vec<Pattern>, PlanError> {
+    let parse = |text: String| {
+        text.parse()
+            .map_err(|reason| PlanError::Pattern { flag, text, reason })
+    };
+    texts.into_iter().map(parse).collect()
+}

@@ -1,0 +1,133 @@
+//! A table of what was typed and what is then done.
+
+use std::time::Duration;
+
+use clap::Parser;
+
+use super::*;
+
+fn planned(line: &str) -> Result<Plan, PlanError> {
+    let words = std::iter::once("scalpel-ebpf").chain(line.split_whitespace());
+    plan(Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}")))
+        .map(|(plan, _)| plan)
+}
+
+fn record(line: &str) -> RecordPlan {
+    match planned(&format!("record {line}")) {
+        Ok(Plan::Record(plan)) => *plan,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn refused(line: &str, expect: &str) {
+    let message = planned(line).expect_err(line).to_string();
+    assert!(message.contains(expect), "{line}: {message}");
+}
+
+#[test]
+fn without_func_the_budget_is_five_percent_and_with_func_off() {
+    assert_eq!(
+        record("-p 1").measurement.max_overhead,
+        words::Overhead::Percent(5.0)
+    );
+    assert_eq!(
+        record("-p 1 -f a").measurement.max_overhead,
+        words::Overhead::Off
+    );
+    assert_eq!(
+        record("-p 1 -f a --max-overhead 2")
+            .measurement
+            .max_overhead,
+        words::Overhead::Percent(2.0)
+    );
+    assert_eq!(
+        record("-p 1 --max-overhead off").measurement.max_overhead,
+        words::Overhead::Off
+    );
+}
+
+#[test]
+fn targets_are_pids_a_name_or_a_command() {
+    assert_eq!(
+        record("-p 3,5 -p 3").target,
+        Target::Pids(vec![Pid(3), Pid(5)])
+    );
+    assert_eq!(record("--comm redis").target, Target::Comm("redis".into()));
+    let command = CommandLine {
+        program: "ls".into(),
+        args: vec!["-l".into(), "-p".into()],
+    };
+    assert_eq!(record("-F 0 -- ls -l -p").target, Target::Command(command));
+}
+
+#[test]
+fn output_is_a_file_or_stdout() {
+    assert_eq!(record("-p 1").outputs.genome, Some("scalpel.genome".into()));
+    assert_eq!(record("-p 1 -o -").outputs.genome, None);
+}
+
+#[test]
+fn loss_is_a_share_and_time_a_duration() {
+    let plan = record("-p 1 -d 1.5");
+    assert!((plan.outputs.max_loss - 0.001).abs() < 1e-12);
+    assert_eq!(plan.duration, Some(Duration::from_millis(1500)));
+    assert_eq!(plan.measurement.sample_hz, 99);
+    assert_eq!(
+        record("-p 1 --ring-size 32M").measurement.ring_bytes,
+        Some(32 << 20)
+    );
+}
+
+#[test]
+fn contradictions_are_refused_with_the_way_out() {
+    refused("record -p 1 --complete --exits none", "leave one out");
+    refused("record -p 1 -F 0 --kernel-stacks", "--freq 0");
+    refused("record -p 1 --ring-size 4K", "64K");
+    refused("record -p 1 -d 0", "records nothing");
+    refused("record -p 1 -o x --keep-stream x", "different files");
+    refused(
+        "record -p 1 -o x --keep-stream y --summary x",
+        "different files",
+    );
+    refused("record -p 1 -f /(/", "--func `/(/`");
+    refused("record -p 1 --lib [", "--lib `[`");
+    refused("report --tree callers --csv", "leave out --csv");
+    refused("replay f --from 2 --to 1", "before --to");
+}
+
+#[test]
+fn list_tells_file_and_pattern_apart() {
+    let list = |line: &str| match planned(&format!("list {line}")) {
+        Ok(Plan::List(plan)) => plan,
+        other => panic!("{line}: {other:?}"),
+    };
+    let plan = list("functions /bin/ls ab*");
+    assert_eq!(plan.what, Listing::Functions(Place::File("/bin/ls".into())));
+    assert_eq!(plan.pattern, Some(Pattern::Glob("ab*".into())));
+    let plan = list("sites -p 7 ab* --exits ret");
+    assert_eq!(
+        plan.what,
+        Listing::Sites(Place::Process(Pid(7), vec![]), Exits::Ret)
+    );
+    assert_eq!(plan.pattern, Some(Pattern::Glob("ab*".into())));
+    assert_eq!(
+        list("processes redis").pattern,
+        Some(Pattern::Glob("redis".into()))
+    );
+    refused("list functions", "give a FILE");
+    refused("list functions -p 7 a b", "what is `b`");
+    refused("list processes -p 7", "not --pid");
+}
+
+#[test]
+fn report_defaults_to_the_file_that_record_writes() {
+    let Ok(Plan::Report(plan)) = planned("report") else {
+        panic!()
+    };
+    assert_eq!(plan.file, PathBuf::from("scalpel.genome"));
+    assert_eq!((plan.format, plan.limit), (Format::Text, Some(40)));
+    let Ok(Plan::Report(plan)) = planned("report x --json -n 0") else {
+        panic!()
+    };
+    assert_eq!((plan.format, plan.limit), (Format::Json, None));
+}
