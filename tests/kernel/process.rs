@@ -1,0 +1,144 @@
+//! Threads, forks, execs, late libraries: everything that a process may do to itself while it is watched.
+
+use anyhow::{Context as _, ensure};
+use scalpel_tests::catalog::{CALLS, DYING, EXECS, FORKS, LIBPLUGIN, PLUGINS, THREADS};
+use scalpel_tests::residue;
+use scalpel_tests::suite::{Outcome, Suite};
+use scalpel_tests::target::Target;
+use scalpel_tests::tests;
+use scalpel_tests::truth::Truth;
+
+pub(crate) fn add(suite: &mut Suite) {
+    tests!(suite, "process":
+        threads_of_every_age_are_counted,
+        children_are_followed_when_asked_and_named_when_not,
+        a_program_that_execs_keeps_its_output_and_its_counts,
+        a_library_loaded_later_is_counted_or_said_to_be_missing,
+    );
+    for (how, code) in [("kill", 137), ("fault", 139), ("exit", 7), ("return", 7)] {
+        let name = format!("eight threads in mid-call end by {how}: all entries are kept");
+        suite.test("process", &name, move || dies(how, code));
+    }
+}
+
+fn threads_of_every_age_are_counted() -> Outcome {
+    let copy = THREADS.copy()?;
+    let mut target = Target::start(copy.path(), &[])?;
+    let recording = crate::exact(copy.directory()).attach(target.pid())?;
+    let mut truth = target.work()?;
+    let recorded = recording.stop()?.expect_code(0)?;
+    target.finish()?.expect_code(0)?;
+    truth.edges.retain(|(caller, ..)| caller != "main");
+    let report = recorded.report()?;
+    report.agrees_with(&truth)?;
+    let workers = report.threads.iter().filter(|t| t.events > 0).count();
+    ensure!(
+        workers >= 25,
+        "24 late threads and an early one worked, {workers} are in the report"
+    );
+    Ok(())
+}
+
+fn dies(how: &str, code: i32) -> Outcome {
+    let copy = DYING.copy()?;
+    let recorded = crate::exact(copy.directory())
+        .command(copy.path(), &[how])?
+        .expect_code(code)?;
+    let truth = Truth::of(&recorded.ended.stdout)?;
+    recorded.report()?.agrees_with(&truth)
+}
+
+fn children_are_followed_when_asked_and_named_when_not() -> Outcome {
+    for follow in [false, true] {
+        let copy = FORKS.copy()?;
+        let record = crate::exact(copy.directory()).args(follow.then_some("--subprocesses"));
+        let recorded = record.command(copy.path(), &[])?.expect_code(4)?;
+        let truth = Truth::of(&recorded.ended.stdout)?;
+        let report = recorded.report()?;
+        let (own, children) = (truth.calls("task")?, truth.measured("children_task")?);
+        let expect = if follow { own + children } else { own };
+        let seen = report.calls("task")?;
+        ensure!(
+            seen == expect,
+            "followed: {follow}, {seen} seen, {own} of the parent, {children} of its children"
+        );
+        let said = report
+            .doubts
+            .iter()
+            .any(|d| d.what.contains("child") || d.what.contains("process"));
+        ensure!(
+            follow || said,
+            "40 children were not followed, and nothing says so: {:#?}",
+            report.doubts
+        );
+    }
+    Ok(())
+}
+
+fn a_program_that_execs_keeps_its_output_and_its_counts() -> Outcome {
+    let copy = EXECS.copy()?;
+    let next = copy.with(&CALLS)?;
+    let next = next.to_str().context("path")?;
+    let recorded = crate::exact(copy.directory())
+        .command(copy.path(), &[next])?
+        .expect_code(3)?;
+    let truth = Truth::of(&recorded.ended.stdout)?;
+    let report = recorded.report()?;
+    ensure!(report.calls("before")? == 123, "calls before the exec");
+    let later: u64 = report.named("leaf").iter().filter_map(|f| f.calls).sum();
+    let said = report
+        .doubts
+        .iter()
+        .any(|d| d.what.contains("exec") || d.what.contains("another program"));
+    ensure!(
+        later == truth.calls("leaf")? || (later == 0 && said),
+        "{later} after the exec, doubts: {:#?}",
+        report.doubts
+    );
+    Ok(())
+}
+
+fn a_library_loaded_later_is_counted_or_said_to_be_missing() -> Outcome {
+    let copy = PLUGINS.copy()?;
+    copy.with(&LIBPLUGIN)?;
+    let mut target = Target::start(copy.path(), &[])?;
+    let record = crate::exact(copy.directory()).args([
+        "-f",
+        "before",
+        "-f",
+        "plugin_*",
+        "--lib",
+        "libplugin.so",
+        "--lib",
+        "plugins",
+    ]);
+    let recording = record.attach(target.pid())?;
+    target.work()?;
+    residue_free_after(recording, &mut target)?;
+    target.finish()?.expect_code(0)?;
+    let report = scalpel_tests::scalpel::report(record.genome())?;
+    ensure!(report.calls("before")? == 20, "calls in the program itself");
+    let seen: u64 = report
+        .named("plugin_leaf")
+        .iter()
+        .filter_map(|f| f.calls)
+        .sum();
+    let said = report
+        .doubts
+        .iter()
+        .any(|d| d.what.contains("libplugin") || d.what.contains("librar"));
+    ensure!(
+        seen == 100 || (seen < 100 && said),
+        "{seen} of 100, doubts: {:#?}",
+        report.doubts
+    );
+    Ok(())
+}
+
+fn residue_free_after(
+    recording: scalpel_tests::scalpel::Recording,
+    target: &mut Target,
+) -> Outcome {
+    recording.stop()?.expect_code(0)?;
+    residue::text_is_clean(target.pid())
+}

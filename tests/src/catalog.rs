@@ -1,0 +1,114 @@
+//! Every fixture, by name.
+
+use crate::fixture::Fixture;
+
+/// Fan-in, fan-out, pointers, recursion 200 deep, mutual recursion, Fibonacci.
+pub const CALLS: Fixture = calls("calls", &["-fno-optimize-sibling-calls"]);
+/// [`CALLS`] in every layout an executable has. The offsets of the last differ from the addresses.
+pub const LAYOUTS: [Fixture; 8] = [
+    calls(
+        "calls-pie",
+        &["-fno-optimize-sibling-calls", "-pie", "-fPIE"],
+    ),
+    calls(
+        "calls-no-pie",
+        &["-fno-optimize-sibling-calls", "-no-pie", "-fno-pie"],
+    ),
+    calls("calls-static", &["-fno-optimize-sibling-calls", "-static"]),
+    calls(
+        "calls-static-pie",
+        &["-fno-optimize-sibling-calls", "-static-pie"],
+    ),
+    calls(
+        "calls-one-segment",
+        &["-fno-optimize-sibling-calls", "-Wl,-z,noseparate-code"],
+    ),
+    calls(
+        "calls-no-frame-pointer",
+        &["-fno-optimize-sibling-calls", "-fomit-frame-pointer"],
+    ),
+    calls(
+        "calls-cet",
+        &["-fno-optimize-sibling-calls", "-fcf-protection=full"],
+    ),
+    OFFSETS,
+];
+/// [`CALLS`] with its text at another address than its file offset.
+pub const OFFSETS: Fixture = calls(
+    "calls-offsets",
+    &[
+        "-fno-optimize-sibling-calls",
+        "-Wl,--section-start=.text=0x7000",
+    ],
+);
+/// [`OFFSETS`] without symbols: the same bytes of text.
+pub const STRIPPED: Fixture = calls(
+    "calls-stripped",
+    &[
+        "-fno-optimize-sibling-calls",
+        "-Wl,--section-start=.text=0x7000",
+    ],
+)
+.stripped();
+/// Sibling calls.
+pub const TAIL: Fixture = Fixture::c("tail", &["tail.c"]);
+/// longjmp over two frames.
+pub const JUMP: Fixture = Fixture::c("jump", &["jump.c"]);
+/// Signal handlers.
+pub const SIGNALS: Fixture = Fixture::c("signals", &["signals.c"]);
+/// Handlers on an alternate stack above the thread's.
+pub const ALTSTACK: Fixture = Fixture::c("altstack", &["altstack.c"]);
+/// swapcontext coroutines.
+pub const COROUTINES: Fixture = Fixture::c("coroutines", &["coroutines.c"]);
+/// Threads: early, late, returning, exiting, cancelled.
+pub const THREADS: Fixture = Fixture::c("threads", &["threads.c"]);
+/// A burner and a sleeper that measure themselves.
+pub const TIMES: Fixture = Fixture::c("times", &["times.c"]);
+/// CPU time split three to one.
+pub const SPLIT: Fixture = Fixture::c("split", &["split.c"]);
+/// C++ exceptions.
+pub const THROWS: Fixture = Fixture::cpp("throws", &["throws.cpp"]);
+/// C++ that walks its own stack.
+pub const BACKTRACES: Fixture = Fixture::cpp("backtraces", &["backtraces.cpp"]);
+/// Rust panics.
+pub const PANICS: Fixture = Fixture::rust("panics", &["panics.rs"]);
+/// Goroutines with growing stacks.
+pub const GOROUTINES: Fixture = Fixture::go("goroutines", &["goroutines.go"]);
+/// Entry shapes.
+pub const SHAPES: Fixture = Fixture::c("shapes", &["shapes.c", "shapes.s"]);
+/// Two functions of one name, one function of two names.
+pub const TWINS: Fixture = Fixture::c("twins", &["twins.c", "twins_other.c"]);
+/// Calls both versions of [`LIBVERSIONS`]'s function.
+pub const VERSIONS: Fixture = Fixture::c("versions", &["versions.c"]);
+/// One name, two versions.
+pub const LIBVERSIONS: Fixture =
+    Fixture::c("libversions.so", &["libversions.c", "libversions.map"]).flags(&[
+        "-shared",
+        "-fPIC",
+        "-Wl,--version-script=libversions.map",
+    ]);
+/// Loads [`LIBPLUGIN`] late.
+pub const PLUGINS: Fixture = Fixture::c("plugins", &["plugins.c"]);
+/// A library that is loaded late.
+pub const LIBPLUGIN: Fixture =
+    Fixture::c("libplugin.so", &["libplugin.c"]).flags(&["-shared", "-fPIC"]);
+/// Eight threads in mid-call when the process ends.
+pub const DYING: Fixture = Fixture::c("dying", &["dying.c"]);
+/// Forks while it calls.
+pub const FORKS: Fixture = Fixture::c("forks", &["forks.c"]);
+/// Becomes another program.
+pub const EXECS: Fixture = Fixture::c("execs", &["execs.c"]);
+/// Calls at a moderate rate until told to stop.
+pub const BUSY: Fixture = Fixture::c("busy", &["busy.c"]);
+/// Calls as fast as it can.
+pub const FLOOD: Fixture = Fixture::c("flood", &["flood.c"]);
+
+/// Programs that run to their end by themselves and account for themselves.
+pub const PROGRAMS: [Fixture; 19] = [
+    CALLS, OFFSETS, STRIPPED, TAIL, JUMP, SIGNALS, ALTSTACK, COROUTINES, THREADS, TIMES, SPLIT,
+    THROWS, BACKTRACES, PANICS, GOROUTINES, SHAPES, TWINS, FORKS, FLOOD,
+];
+
+const fn calls(name: &'static str, flags: &'static [&'static str]) -> Fixture {
+    Fixture::c(name, &["calls.c"]).flags(flags)
+}
