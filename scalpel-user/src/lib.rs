@@ -8,6 +8,7 @@ pub mod commands;
 pub mod event;
 pub mod exit;
 pub mod function;
+pub mod genome;
 pub mod input;
 pub mod output;
 pub mod plan;

@@ -24,6 +24,17 @@ pub enum EdgeSource {
     Exact,
 }
 
+impl EdgeSource {
+    /// Short stable word for tables and JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Sampled => "sampled",
+            Self::CallSite => "call-site",
+            Self::Exact => "exact",
+        }
+    }
+}
+
 /// One node of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {

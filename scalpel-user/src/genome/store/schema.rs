@@ -1,0 +1,270 @@
+//! The tables of a genome file, version 1. A change of any text here is a new version and a new section in FORMAT.md.
+//!
+//! Integers of SQLite are signed: file offsets keep their 64 bits (negative = that plus 2^64), counters stay below
+//! 2^63. What is not known is NULL.
+
+use crate::function::{ExitStrategy, Language, UnknownReason};
+use crate::tree::{EdgeSource, FunctionFaults, Metrics};
+use scalpel_common::kernel::LossClass;
+
+/// `PRAGMA application_id`: "SCPG".
+pub(super) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"SCPG");
+
+/// `PRAGMA user_version`.
+pub(super) const VERSION: u32 = 1;
+
+/// Name and text of every table that a reader reads. The reader insists on the exact text: a view or an expression
+/// index of that name could run forever.
+pub(super) const TABLES: &[(&str, &str)] = &[
+    (
+        "runs",
+        "CREATE TABLE runs(id INTEGER PRIMARY KEY, uuid TEXT NOT NULL UNIQUE, pid INTEGER NOT NULL, command TEXT NOT NULL, \
+         host TEXT NOT NULL, kernel TEXT NOT NULL, started_unix_ns INTEGER NOT NULL, started_ns INTEGER NOT NULL, \
+         ended_ns INTEGER NOT NULL, cut INTEGER NOT NULL, mode TEXT NOT NULL, version TEXT NOT NULL, \
+         probe_cost_low_ns INTEGER, probe_cost_high_ns INTEGER, sample_hz INTEGER NOT NULL, window_ns INTEGER NOT NULL, \
+         folded_calls INTEGER NOT NULL) STRICT",
+    ),
+    (
+        "functions",
+        "CREATE TABLE functions(id INTEGER PRIMARY KEY, key TEXT NOT NULL, name TEXT NOT NULL, raw_name TEXT NOT NULL, \
+         module TEXT NOT NULL, path TEXT NOT NULL, file TEXT, line INTEGER, language TEXT NOT NULL, build_id TEXT NOT NULL, \
+         file_offset INTEGER NOT NULL, size INTEGER NOT NULL, site_delta INTEGER NOT NULL, exit TEXT NOT NULL, \
+         exit_reason TEXT NOT NULL, unknown TEXT, unknown_detail TEXT, ordinal INTEGER NOT NULL) STRICT",
+    ),
+    (
+        "threads",
+        "CREATE TABLE threads(id INTEGER PRIMARY KEY, run INTEGER NOT NULL, pid INTEGER NOT NULL, tid INTEGER NOT NULL, \
+         name TEXT NOT NULL, events INTEGER NOT NULL, lost INTEGER NOT NULL) STRICT",
+    ),
+    (
+        "contexts",
+        "CREATE TABLE contexts(id INTEGER PRIMARY KEY, parent INTEGER NOT NULL, func INTEGER, source INTEGER NOT NULL) STRICT",
+    ),
+    (
+        "cells",
+        "CREATE TABLE cells(window INTEGER NOT NULL, thread INTEGER NOT NULL, context INTEGER NOT NULL, \
+         calls INTEGER NOT NULL, timed INTEGER NOT NULL, cpu_timed INTEGER NOT NULL, self_wall_ns INTEGER NOT NULL, \
+         self_cpu_ns INTEGER NOT NULL, total_wall_ns INTEGER NOT NULL, total_cpu_ns INTEGER NOT NULL, \
+         samples INTEGER NOT NULL, sampled_ns INTEGER NOT NULL, unwound INTEGER NOT NULL, inferred INTEGER NOT NULL, \
+         lost INTEGER NOT NULL, tail_calls INTEGER NOT NULL, probe_events INTEGER NOT NULL, \
+         PRIMARY KEY(window, thread, context)) STRICT, WITHOUT ROWID",
+    ),
+    (
+        "histograms",
+        "CREATE TABLE histograms(func INTEGER NOT NULL, bucket INTEGER NOT NULL, count INTEGER NOT NULL, \
+         PRIMARY KEY(func, bucket)) STRICT, WITHOUT ROWID",
+    ),
+    (
+        "faults",
+        "CREATE TABLE faults(func INTEGER PRIMARY KEY, missed_enter INTEGER NOT NULL, open_at_end INTEGER NOT NULL, \
+         depth_limited INTEGER NOT NULL, cut_by_loss INTEGER NOT NULL, return_refused INTEGER NOT NULL) STRICT",
+    ),
+    (
+        "losses",
+        "CREATE TABLE losses(run INTEGER NOT NULL, class TEXT NOT NULL, cpu INTEGER, func INTEGER, count INTEGER NOT NULL) STRICT",
+    ),
+    (
+        "bounds",
+        "CREATE TABLE bounds(run INTEGER NOT NULL, func INTEGER NOT NULL, since_ns INTEGER, reason TEXT NOT NULL) STRICT",
+    ),
+    (
+        "notes",
+        "CREATE TABLE notes(run INTEGER NOT NULL, note TEXT NOT NULL) STRICT",
+    ),
+    (
+        "counters",
+        "CREATE TABLE counters(run INTEGER NOT NULL, name TEXT NOT NULL, count INTEGER NOT NULL) STRICT",
+    ),
+    (
+        "blind_spots",
+        "CREATE TABLE blind_spots(run INTEGER NOT NULL, probe TEXT NOT NULL, what TEXT NOT NULL) STRICT",
+    ),
+];
+
+/// Sums for people with a SQLite shell, and two views with names in them. A reader of ours derives them anew.
+pub(super) const SUMS: &str = "\
+CREATE TABLE func_total(func INTEGER PRIMARY KEY, calls INTEGER NOT NULL, timed INTEGER NOT NULL, self_wall_ns INTEGER, \
+ self_cpu_ns INTEGER, total_wall_ns INTEGER, total_cpu_ns INTEGER, samples INTEGER NOT NULL, total_samples INTEGER NOT NULL, \
+ sampled_ns INTEGER NOT NULL, total_sampled_ns INTEGER NOT NULL, unwound INTEGER NOT NULL, lost INTEGER NOT NULL, \
+ probe_events INTEGER NOT NULL) STRICT;
+CREATE TABLE edge_total(caller INTEGER, callee INTEGER NOT NULL, calls INTEGER NOT NULL, total_wall_ns INTEGER, \
+ total_cpu_ns INTEGER, samples INTEGER NOT NULL, source TEXT NOT NULL) STRICT;
+CREATE VIEW hot_functions AS SELECT f.name, f.module, t.calls, t.self_cpu_ns, t.self_wall_ns, t.total_cpu_ns, t.total_wall_ns, \
+ t.samples FROM func_total t JOIN functions f ON f.id = t.func ORDER BY t.self_cpu_ns DESC, t.samples DESC, t.calls DESC;
+CREATE VIEW call_edges AS SELECT a.name AS caller, b.name AS callee, e.calls, e.total_wall_ns, e.total_cpu_ns, e.source \
+ FROM edge_total e LEFT JOIN functions a ON a.id = e.caller JOIN functions b ON b.id = e.callee ORDER BY e.calls DESC;";
+
+/// Number of metric columns of `cells`.
+pub(super) const METRICS: usize = 14;
+
+/// Metrics in the order of the columns.
+pub(super) const fn to_columns(m: &Metrics) -> [u64; METRICS] {
+    [
+        m.calls,
+        m.timed,
+        m.cpu_timed,
+        m.self_wall_ns,
+        m.self_cpu_ns,
+        m.total_wall_ns,
+        m.total_cpu_ns,
+        m.samples,
+        m.sampled_ns,
+        m.unwound,
+        m.inferred,
+        m.lost,
+        m.tail_calls,
+        m.probe_events,
+    ]
+}
+
+/// Reverse of [`to_columns`].
+pub(super) const fn from_columns(columns: [u64; METRICS]) -> Metrics {
+    let [
+        calls,
+        timed,
+        cpu_timed,
+        self_wall_ns,
+        self_cpu_ns,
+        total_wall_ns,
+        total_cpu_ns,
+        samples,
+        sampled_ns,
+        unwound,
+        inferred,
+        lost,
+        tail_calls,
+        probe_events,
+    ] = columns;
+    Metrics {
+        calls,
+        timed,
+        cpu_timed,
+        self_wall_ns,
+        self_cpu_ns,
+        total_wall_ns,
+        total_cpu_ns,
+        samples,
+        sampled_ns,
+        unwound,
+        inferred,
+        lost,
+        tail_calls,
+        probe_events,
+    }
+}
+
+/// Faults in the order of the columns.
+pub(super) const fn faults_to_columns(f: &FunctionFaults) -> [u64; 5] {
+    [
+        f.missed_enter,
+        f.open_at_end,
+        f.depth_limited,
+        f.cut_by_loss,
+        f.return_refused,
+    ]
+}
+
+/// Reverse of [`faults_to_columns`].
+pub(super) const fn faults_from_columns(columns: [u64; 5]) -> FunctionFaults {
+    let [
+        missed_enter,
+        open_at_end,
+        depth_limited,
+        cut_by_loss,
+        return_refused,
+    ] = columns;
+    FunctionFaults {
+        missed_enter,
+        open_at_end,
+        depth_limited,
+        cut_by_loss,
+        return_refused,
+    }
+}
+
+/// Number of an edge source in `contexts`.
+pub(super) const fn source_number(source: EdgeSource) -> u8 {
+    match source {
+        EdgeSource::Sampled => 1,
+        EdgeSource::CallSite => 2,
+        EdgeSource::Exact => 3,
+    }
+}
+
+/// Reverse of [`source_number`].
+pub(super) const fn source_of(number: i64) -> Option<EdgeSource> {
+    match number {
+        1 => Some(EdgeSource::Sampled),
+        2 => Some(EdgeSource::CallSite),
+        3 => Some(EdgeSource::Exact),
+        _ => None,
+    }
+}
+
+const LOSS_CLASSES: [(LossClass, &str); 6] = [
+    (LossClass::Enter, "enter"),
+    (LossClass::Exit, "exit"),
+    (LossClass::Sample, "sample"),
+    (LossClass::Control, "control"),
+    (LossClass::ThreadState, "thread-state"),
+    (LossClass::ReturnRefused, "return-refused"),
+];
+
+/// Word of a loss class.
+pub(super) fn class_word(class: LossClass) -> &'static str {
+    LOSS_CLASSES
+        .iter()
+        .find(|(known, _)| *known == class)
+        .map_or("other", |(_, word)| word)
+}
+
+/// Reverse of [`class_word`].
+pub(super) fn class_of(word: &str) -> Option<LossClass> {
+    LOSS_CLASSES
+        .iter()
+        .find(|(_, known)| *known == word)
+        .map(|(class, _)| *class)
+}
+
+/// Reverse of [`Language::word`].
+pub(super) fn language_of(word: &str) -> Option<Language> {
+    use Language::{C, Cpp, Go, JavaScript, Kernel, Native, Python, Rust};
+    [Native, C, Cpp, Rust, Go, Python, JavaScript, Kernel]
+        .into_iter()
+        .find(|language| language.word() == word)
+}
+
+/// Reverse of [`ExitStrategy::word`].
+pub(super) fn exit_of(word: &str) -> Option<ExitStrategy> {
+    use ExitStrategy::{EntryOnly, None, RetOffsets, Return};
+    [Return, RetOffsets, EntryOnly, None]
+        .into_iter()
+        .find(|exit| exit.word() == word)
+}
+
+/// The detail of a reason that [`UnknownReason::word`] does not tell.
+pub(super) fn unknown_detail(reason: &UnknownReason) -> Option<&str> {
+    match reason {
+        UnknownReason::FileGone(detail) | UnknownReason::BadFile(detail) => Some(detail),
+        _ => None,
+    }
+}
+
+/// Reverse of [`UnknownReason::word`] with its detail.
+pub(super) fn unknown_of(word: &str, detail: String) -> Option<UnknownReason> {
+    use UnknownReason as R;
+    [
+        R::Stripped,
+        R::Unmapped,
+        R::Anonymous,
+        R::FileGone(detail.clone()),
+        R::FileChanged,
+        R::BadFile(detail),
+        R::NoSymbol,
+        R::KernelHidden,
+        R::ProcessGone,
+        R::UndefinedId,
+    ]
+    .into_iter()
+    .find(|reason| reason.word() == word)
+}

@@ -1,0 +1,292 @@
+//! Writes all rows of a genome in one transaction.
+
+use std::path::Path;
+
+use rusqlite::{Connection, Statement, params, params_from_iter};
+
+use super::schema;
+use crate::function::FunctionInfo;
+use crate::genome::{Genome, totals};
+use crate::tree::Metrics;
+
+type Sqlite<T> = rusqlite::Result<T>;
+
+/// The only run of a recording.
+const RUN: i64 = 1;
+
+/// Fills the empty file at `path`. `max_pages` is a limit for tests of a full disk.
+pub(super) fn write(genome: &Genome, path: &Path, max_pages: Option<u32>) -> Sqlite<()> {
+    let mut db = Connection::open(path)?;
+    // The file is aside and fsynced before it gets its name: a journal would only write everything twice.
+    db.execute_batch(
+        "PRAGMA page_size = 8192; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; \
+         PRAGMA temp_store = MEMORY; PRAGMA cache_size = -65536;",
+    )?;
+    db.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
+    db.pragma_update(None, "user_version", schema::VERSION)?;
+    if let Some(pages) = max_pages {
+        db.pragma_update(None, "max_page_count", pages)?;
+    }
+    let transaction = db.transaction()?;
+    for (_, text) in schema::TABLES {
+        transaction.execute(text, [])?;
+    }
+    transaction.execute_batch(schema::SUMS)?;
+    write_rows(genome, &transaction)?;
+    transaction.commit()?;
+    db.close().map_err(|(_, error)| error)
+}
+
+/// Size the file will have, estimated from above: for a message about a full disk.
+pub(super) fn needed_bytes(genome: &Genome) -> u64 {
+    let text: usize = genome
+        .functions
+        .iter()
+        .map(|(_, f)| {
+            128 + 2 * (f.name.len() + f.module.len())
+                + f.raw_name.len()
+                + f.path.len()
+                + f.exit_reason.len()
+        })
+        .sum();
+    let rows = genome.tree.cells.len() * 64
+        + genome.tree.contexts.len() * 48
+        + genome.tree.threads.len() * 64;
+    (text + rows + (1 << 16)) as u64
+}
+
+fn write_rows(genome: &Genome, db: &Connection) -> Sqlite<()> {
+    write_run(genome, db)?;
+    write_functions(genome, db)?;
+    write_threads(genome, db)?;
+    write_contexts(genome, db)?;
+    write_cells(genome, db)?;
+    write_histograms(genome, db)?;
+    write_doubts(genome, db)?;
+    write_sums(genome, db)
+}
+
+/// A counter as SQLite stores it.
+fn int(value: u64) -> Sqlite<i64> {
+    i64::try_from(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+}
+
+fn insert<'db>(db: &'db Connection, table: &str, columns: usize) -> Sqlite<Statement<'db>> {
+    db.prepare(&format!(
+        "INSERT INTO {table} VALUES (?{})",
+        ", ?".repeat(columns - 1)
+    ))
+}
+
+fn write_run(genome: &Genome, db: &Connection) -> Sqlite<()> {
+    let run = &genome.run;
+    let (low, high) = run.probe_cost_ns.unzip();
+    insert(db, "runs", 17)?.execute(params![
+        RUN,
+        run.uuid,
+        run.pid.0,
+        run.command,
+        run.host,
+        run.kernel,
+        int(run.started_unix_ns)?,
+        int(run.started.0)?,
+        int(genome.ended.0)?,
+        genome.cut,
+        run.mode,
+        run.version,
+        low.map(int).transpose()?,
+        high.map(int).transpose()?,
+        run.sample_hz,
+        int(genome.tree.window_ns)?,
+        int(genome.tree.folded_calls)?,
+    ])?;
+    Ok(())
+}
+
+fn write_functions(genome: &Genome, db: &Connection) -> Sqlite<()> {
+    let mut row = insert(db, "functions", 18)?;
+    for (id, info) in genome.functions.iter() {
+        write_function(&mut row, id.get(), info)?;
+    }
+    Ok(())
+}
+
+fn write_function(row: &mut Statement<'_>, id: u32, info: &FunctionInfo) -> Sqlite<()> {
+    let unknown = info.unknown.as_ref();
+    row.execute(params![
+        id,
+        info.key(),
+        info.name,
+        info.raw_name,
+        info.module,
+        info.path,
+        info.file,
+        info.line,
+        info.language.word(),
+        info.build_id,
+        info.file_offset.cast_signed(),
+        int(info.size)?,
+        info.site_delta,
+        info.exit.word(),
+        info.exit_reason,
+        unknown.map(|reason| reason.word()),
+        unknown.and_then(schema::unknown_detail),
+        info.ordinal,
+    ])?;
+    Ok(())
+}
+
+fn write_threads(genome: &Genome, db: &Connection) -> Sqlite<()> {
+    let mut row = insert(db, "threads", 7)?;
+    for (id, thread) in (0i64..).zip(&genome.tree.threads) {
+        let (events, lost) = (int(thread.events)?, int(thread.lost)?);
+        row.execute(params![
+            id,
+            RUN,
+            thread.pid.0,
+            thread.tid.0,
+            thread.name,
+            events,
+            lost
+        ])?;
+    }
+    Ok(())
+}
+
+fn write_contexts(genome: &Genome, db: &Connection) -> Sqlite<()> {
+    let mut row = insert(db, "contexts", 4)?;
+    for (id, context) in (0i64..).zip(&genome.tree.contexts) {
+        let func = context.func.map(|func| func.get());
+        row.execute((
+            id,
+            context.parent.0,
+            func,
+            schema::source_number(context.source),
+        ))?;
+    }
+    Ok(())
+}
+
+fn write_cells(genome: &Genome, db: &Connection) -> Sqlite<()> {
+    // Rows in the order of the key are appended; others would split pages all over the table.
+    let mut order: Vec<_> = genome.tree.cells.iter().collect();
+    order.sort_unstable_by_key(|cell| (cell.window, cell.thread, cell.context));
+    let mut row = insert(db, "cells", 3 + schema::METRICS)?;
+    for cell in order {
+        row.raw_bind_parameter(1, cell.window)?;
+        row.raw_bind_parameter(2, cell.thread)?;
+        row.raw_bind_parameter(3, cell.context.0)?;
+        for (column, value) in (4usize..).zip(schema::to_columns(&cell.metrics)) {
+            row.raw_bind_parameter(column, int(value)?)?;
+        }
+        row.raw_execute()?;
+    }
+    Ok(())
+}
+
+fn write_histograms(genome: &Genome, db: &Connection) -> Sqlite<()> {
+    let mut row = insert(db, "histograms", 3)?;
+    for (func, histogram) in &genome.tree.histograms {
+        for &(bucket, count) in &histogram.buckets {
+            row.execute((func.get(), bucket, int(count)?))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_doubts(genome: &Genome, db: &Connection) -> Sqlite<()> {
+    let mut row = insert(db, "faults", 6)?;
+    for (func, faults) in &genome.tree.faults {
+        let columns = schema::faults_to_columns(faults)
+            .map(int)
+            .into_iter()
+            .collect::<Sqlite<Vec<_>>>()?;
+        row.execute(params_from_iter(
+            std::iter::once(i64::from(func.get())).chain(columns),
+        ))?;
+    }
+    let mut row = insert(db, "losses", 5)?;
+    for loss in &genome.losses {
+        let func = loss.func.map(|func| func.get());
+        row.execute(params![
+            RUN,
+            schema::class_word(loss.class),
+            loss.cpu,
+            func,
+            int(loss.count)?
+        ])?;
+    }
+    let mut row = insert(db, "bounds", 4)?;
+    for bound in &genome.bounds {
+        let since = bound.since.map(|time| int(time.0)).transpose()?;
+        row.execute(params![RUN, bound.func.get(), since, bound.reason])?;
+    }
+    let mut row = insert(db, "notes", 2)?;
+    for note in &genome.notes {
+        row.execute((RUN, note))?;
+    }
+    let mut row = insert(db, "counters", 3)?;
+    for (counter, &count) in &genome.counters {
+        row.execute((RUN, counter.word(), int(count)?))?;
+    }
+    let mut row = insert(db, "blind_spots", 3)?;
+    for spot in &genome.blind_spots {
+        row.execute((RUN, &spot.probe, &spot.what))?;
+    }
+    Ok(())
+}
+
+fn write_sums(genome: &Genome, db: &Connection) -> Sqlite<()> {
+    let tree = &genome.tree;
+    let own = totals::per_context(tree, |_| true);
+    let mut row = insert(db, "func_total", 14)?;
+    for (func, total) in (1i64..).zip(totals::functions(tree, &own, &genome.functions)) {
+        let m = &total.metrics;
+        let [self_wall, self_cpu, total_wall, total_cpu] = times(m)?;
+        if total.contexts > 0 {
+            row.execute(params![
+                func,
+                int(m.calls)?,
+                int(m.timed)?,
+                self_wall,
+                self_cpu,
+                total_wall,
+                total_cpu,
+                int(m.samples)?,
+                int(total.total_samples)?,
+                int(m.sampled_ns)?,
+                int(total.total_sampled_ns)?,
+                int(m.unwound)?,
+                int(m.lost)?,
+                int(m.probe_events)?,
+            ])?;
+        }
+    }
+    let mut row = insert(db, "edge_total", 7)?;
+    for edge in totals::edges(tree, &own) {
+        let [_, _, wall, cpu] = times(&edge.metrics)?;
+        let (caller, source) = (edge.caller.map(|func| func.get()), edge.source.word());
+        let (calls, samples) = (int(edge.metrics.calls)?, int(edge.metrics.samples)?);
+        row.execute(params![
+            caller,
+            edge.callee.get(),
+            calls,
+            wall,
+            cpu,
+            samples,
+            source
+        ])?;
+    }
+    Ok(())
+}
+
+/// Self wall, self CPU, total wall, total CPU; NULL where nothing was timed.
+fn times(m: &Metrics) -> Sqlite<[Option<i64>; 4]> {
+    let measured = |count: u64, value: u64| (count > 0).then(|| int(value)).transpose();
+    Ok([
+        measured(m.timed, m.self_wall_ns)?,
+        measured(m.cpu_timed, m.self_cpu_ns)?,
+        measured(m.timed, m.total_wall_ns)?,
+        measured(m.cpu_timed, m.total_cpu_ns)?,
+    ])
+}

@@ -1,0 +1,168 @@
+//! Sums over the tree: per function, per module, per edge.
+//!
+//! `self` sums are plain sums. `total` counts the outermost activations of a path only: a recursive function's time
+//! is there once, however often it called itself.
+
+use rustc_hash::FxHashMap;
+
+use super::walk::{Children, Step};
+use crate::event::FuncId;
+use crate::function::FunctionTable;
+use crate::tree::{Cell, Context, ContextId, EdgeSource, Metrics, Tree};
+
+/// The sums of one group of contexts: a function, a module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    /// Counts and self times of all its contexts; total times and `probe_events` of the outermost ones.
+    pub metrics: Metrics,
+    /// Samples with a frame of the group anywhere on the stack.
+    pub total_samples: u64,
+    /// Sum of their periods in ns.
+    pub total_sampled_ns: u64,
+    /// Contexts summed up.
+    pub contexts: u32,
+}
+
+/// The sums of one call edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// Calling function; `None` = nothing watched or sampled was below it on the stack.
+    pub caller: Option<FuncId>,
+    /// Called function.
+    pub callee: FuncId,
+    /// Counts and self times of all contexts of the edge; total times of the outermost ones.
+    pub metrics: Metrics,
+    /// How the edge is known: the strongest of its contexts.
+    pub source: EdgeSource,
+}
+
+/// What was measured in each context, summed over the windows and threads whose cells are kept.
+pub fn per_context(tree: &Tree, keep: impl Fn(&Cell) -> bool) -> Vec<Metrics> {
+    let mut own = vec![Metrics::default(); tree.contexts.len()];
+    for cell in tree.cells.iter().filter(|cell| keep(cell)) {
+        if let Some(sum) = own.get_mut(cell.context.0 as usize) {
+            sum.add(&cell.metrics);
+        }
+    }
+    own
+}
+
+/// Samples and sampled ns of each context with everything below it.
+pub fn inclusive_samples(tree: &Tree, own: &[Metrics]) -> Vec<(u64, u64)> {
+    let mut sums: Vec<(u64, u64)> = own.iter().map(|m| (m.samples, m.sampled_ns)).collect();
+    Children::of(tree).walk(|step| {
+        if let Step::Leave(id) = step
+            && let Some(&(samples, ns)) = sums.get(id.0 as usize)
+            && let Some(parent) = parent_of(tree, id)
+            && let Some(sum) = sums.get_mut(parent.0 as usize)
+        {
+            *sum = (sum.0.saturating_add(samples), sum.1.saturating_add(ns));
+        }
+    });
+    sums
+}
+
+/// Sums per function; index is the id's number less 1.
+pub fn functions(tree: &Tree, own: &[Metrics], table: &FunctionTable) -> Vec<Total> {
+    groups(tree, own, table.len(), |context| {
+        context.func.map(|func| func.get() - 1)
+    })
+}
+
+/// Sums per group. `group` names the group of a context, below `groups`; `None` leaves the context out.
+pub fn groups(
+    tree: &Tree,
+    own: &[Metrics],
+    groups: usize,
+    group: impl Fn(&Context) -> Option<u32>,
+) -> Vec<Total> {
+    let sampled = inclusive_samples(tree, own);
+    let mut totals = vec![Total::default(); groups];
+    let mut open = vec![0u32; groups];
+    Children::of(tree).walk(|step| {
+        let (Step::Enter(id) | Step::Leave(id)) = step;
+        let at = id.0 as usize;
+        let Some(index) = tree
+            .contexts
+            .get(at)
+            .and_then(&group)
+            .map(|index| index as usize)
+        else {
+            return;
+        };
+        let (Some(total), Some(open)) = (totals.get_mut(index), open.get_mut(index)) else {
+            return;
+        };
+        if step == Step::Leave(id) {
+            *open -= 1;
+            return;
+        }
+        let outermost = *open == 0;
+        *open += 1;
+        total.contexts += 1;
+        if let (Some(metrics), Some(&(samples, ns))) = (own.get(at), sampled.get(at)) {
+            add(&mut total.metrics, metrics, outermost);
+            if outermost {
+                total.total_samples = total.total_samples.saturating_add(samples);
+                total.total_sampled_ns = total.total_sampled_ns.saturating_add(ns);
+            }
+        }
+    });
+    totals
+}
+
+/// Sums per call edge, sorted by caller and callee. The calls of a function are the sum over the edges to it.
+pub fn edges(tree: &Tree, own: &[Metrics]) -> Vec<Edge> {
+    let mut sums: FxHashMap<(Option<FuncId>, FuncId), (Edge, u32)> = FxHashMap::default();
+    Children::of(tree).walk(|step| {
+        let (Step::Enter(id) | Step::Leave(id)) = step;
+        let Some(context) = tree.contexts.get(id.0 as usize) else {
+            return;
+        };
+        let Some(callee) = context.func else { return };
+        let caller = tree
+            .contexts
+            .get(context.parent.0 as usize)
+            .and_then(|parent| parent.func);
+        let new = Edge {
+            caller,
+            callee,
+            metrics: Metrics::default(),
+            source: context.source,
+        };
+        let (edge, open) = sums.entry((caller, callee)).or_insert((new, 0));
+        if step == Step::Leave(id) {
+            *open -= 1;
+            return;
+        }
+        if let Some(metrics) = own.get(id.0 as usize) {
+            add(&mut edge.metrics, metrics, *open == 0);
+        }
+        edge.source = edge.source.max(context.source);
+        *open += 1;
+    });
+    let mut edges: Vec<Edge> = sums.into_values().map(|(edge, _)| edge).collect();
+    edges.sort_unstable_by_key(|edge| (edge.caller, edge.callee));
+    edges
+}
+
+fn parent_of(tree: &Tree, id: ContextId) -> Option<ContextId> {
+    tree.contexts
+        .get(id.0 as usize)
+        .map(|context| context.parent)
+}
+
+/// Adds a context; what includes its callees only where no activation of the same group is below it on the stack.
+fn add(sum: &mut Metrics, metrics: &Metrics, outermost: bool) {
+    let inclusive = if outermost {
+        *metrics
+    } else {
+        Metrics::default()
+    };
+    sum.add(&Metrics {
+        total_wall_ns: inclusive.total_wall_ns,
+        total_cpu_ns: inclusive.total_cpu_ns,
+        probe_events: inclusive.probe_events,
+        ..*metrics
+    });
+}
