@@ -10,6 +10,8 @@ pub mod exit;
 pub mod function;
 pub mod genome;
 pub mod input;
+pub mod kernel;
 pub mod output;
 pub mod plan;
+pub mod target;
 pub mod tree;

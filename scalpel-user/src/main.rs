@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         Ok(decided) => decided,
         Err(error) => return refused(error.into()),
     };
-    let output = Output::new(voice);
+    let output = Output::new(voice.level, voice.color.into());
     let result = commands::run(plan, &output);
     let code = exit::code(&result);
     if let Err(error) = &result

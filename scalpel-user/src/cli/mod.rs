@@ -11,6 +11,8 @@ mod report;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use crate::output::When;
+
 pub use doctor::DoctorArgs;
 pub use glue::{CompletionsArgs, ManArgs};
 pub use list::{ListArgs, ListKind};
@@ -92,6 +94,16 @@ pub enum ColorArg {
     Always,
     /// Never.
     Never,
+}
+
+impl From<ColorArg> for When {
+    fn from(arg: ColorArg) -> Self {
+        match arg {
+            ColorArg::Auto => Self::Auto,
+            ColorArg::Always => Self::Always,
+            ColorArg::Never => Self::Never,
+        }
+    }
 }
 
 /// The commands.

@@ -11,9 +11,6 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 
-use crate::cli::ColorArg;
-use crate::plan::Voice;
-
 pub use file::{FileError, keep_old, open_private, write_private};
 pub use owner::Owner;
 
@@ -28,6 +25,17 @@ pub struct Output {
     stderr: Stream,
 }
 
+/// When to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// On a terminal, unless `NO_COLOR` is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
 /// What is known of one of the two streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
@@ -40,18 +48,18 @@ pub struct Stream {
 }
 
 impl Output {
-    /// Looks at the terminal once.
-    pub fn new(voice: Voice) -> Self {
+    /// Looks at the terminal once. `level`: -1 quiet, 0 normal, 1 and 2 more.
+    pub fn new(level: i8, color: When) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let stream = |terminal: bool, columns: Option<usize>| Stream {
-            color: colored(voice.color, terminal, no_color),
+            color: colored(color, terminal, no_color),
             terminal,
             width: columns.unwrap_or(PIPE_WIDTH),
         };
         let (out, err) = (io::stdout(), io::stderr());
         Self {
-            level: voice.level,
+            level,
             stdout: stream(out.is_terminal(), columns(&out)),
             stderr: stream(err.is_terminal(), columns(&err)),
         }
@@ -166,11 +174,11 @@ fn to_stderr(text: &str) {
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
-const fn colored(color: ColorArg, terminal: bool, no_color: bool) -> bool {
+const fn colored(color: When, terminal: bool, no_color: bool) -> bool {
     match color {
-        ColorArg::Always => true,
-        ColorArg::Never => false,
-        ColorArg::Auto => terminal && !no_color,
+        When::Always => true,
+        When::Never => false,
+        When::Auto => terminal && !no_color,
     }
 }
 
@@ -185,10 +193,10 @@ mod tests {
 
     #[test]
     fn colour_is_for_terminals_unless_asked_otherwise() {
-        assert!(colored(ColorArg::Auto, true, false));
-        assert!(!colored(ColorArg::Auto, true, true));
-        assert!(!colored(ColorArg::Auto, false, false));
-        assert!(colored(ColorArg::Always, false, true));
-        assert!(!colored(ColorArg::Never, true, false));
+        assert!(colored(When::Auto, true, false));
+        assert!(!colored(When::Auto, true, true));
+        assert!(!colored(When::Auto, false, false));
+        assert!(colored(When::Always, false, true));
+        assert!(!colored(When::Never, true, false));
     }
 }

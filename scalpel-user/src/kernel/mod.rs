@@ -1,0 +1,10 @@
+//! The kernel's side of a recording: programs loaded, attached and drained. The only room that uses aya, and where
+//! `unsafe` and libc live.
+//!
+//! Must not know what events mean (order, stacks, names) or which functions are worth probing.
+#![expect(
+    unsafe_code,
+    reason = "raw system calls, shared memory and fork live here, one operation a block"
+)]
+
+pub mod spawn;
