@@ -74,6 +74,64 @@ const _: () = {
     assert!(offset_of!(Event, reserved) == 63);
 };
 
+impl Event {
+    /// The event as it stands in a ring, a lane and the chunk log.
+    pub const fn to_bytes(&self) -> [u8; EVENT_SIZE] {
+        let mut bytes = [0; EVENT_SIZE];
+        put(&mut bytes, 0, &self.time.to_le_bytes());
+        put(&mut bytes, 8, &self.cpu_ns.to_le_bytes());
+        put(&mut bytes, 16, &self.pid.to_le_bytes());
+        put(&mut bytes, 20, &self.tid.to_le_bytes());
+        put(&mut bytes, 24, &self.func.to_le_bytes());
+        put(&mut bytes, 28, &self.seq.to_le_bytes());
+        put(&mut bytes, 32, &self.frame.to_le_bytes());
+        put(&mut bytes, 40, &self.site.to_le_bytes());
+        put(&mut bytes, 48, &self.value.to_le_bytes());
+        put(&mut bytes, 56, &[self.kind, self.source]);
+        put(&mut bytes, 58, &self.flags.to_le_bytes());
+        put(&mut bytes, 60, &self.cpu.to_le_bytes());
+        put(&mut bytes, 62, &[self.weight, self.reserved]);
+        bytes
+    }
+
+    /// The event in these bytes. Every bit pattern is an event; whether its numbers are known is another question.
+    pub const fn from_bytes(bytes: &[u8; EVENT_SIZE]) -> Self {
+        Self {
+            time: u64::from_le_bytes(take(bytes, 0)),
+            cpu_ns: u64::from_le_bytes(take(bytes, 8)),
+            pid: u32::from_le_bytes(take(bytes, 16)),
+            tid: u32::from_le_bytes(take(bytes, 20)),
+            func: u32::from_le_bytes(take(bytes, 24)),
+            seq: u32::from_le_bytes(take(bytes, 28)),
+            frame: u64::from_le_bytes(take(bytes, 32)),
+            site: u64::from_le_bytes(take(bytes, 40)),
+            value: u64::from_le_bytes(take(bytes, 48)),
+            kind: bytes[56],
+            source: bytes[57],
+            flags: u16::from_le_bytes(take(bytes, 58)),
+            cpu: u16::from_le_bytes(take(bytes, 60)),
+            weight: bytes[62],
+            reserved: bytes[63],
+        }
+    }
+}
+
+const fn put(bytes: &mut [u8; EVENT_SIZE], at: usize, field: &[u8]) {
+    bytes
+        .split_at_mut(at)
+        .1
+        .split_at_mut(field.len())
+        .0
+        .copy_from_slice(field);
+}
+
+const fn take<const N: usize>(bytes: &[u8; EVENT_SIZE], at: usize) -> [u8; N] {
+    match bytes.split_at(at).1.first_chunk() {
+        Some(field) => *field,
+        None => [0; N],
+    }
+}
+
 macro_rules! numbered {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $number:literal,)+ }) => {
         $(#[$meta])*
@@ -190,7 +248,67 @@ pub mod flags {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::string::String;
+    use std::vec::Vec;
+
     use super::*;
+
+    /// One `name = number` list and its bytes as hex; every probe's test replays the same file.
+    fn golden() -> impl Iterator<Item = (Event, Vec<u8>)> {
+        include_str!("../golden/events.txt")
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .map(|line| {
+                let (fields, hex) = line.split_once("=>").unwrap();
+                let hex: String = hex.split_whitespace().collect();
+                let bytes = (0..hex.len() / 2)
+                    .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap());
+                (event(fields), bytes.collect())
+            })
+    }
+
+    fn event(fields: &str) -> Event {
+        let mut event = Event::default();
+        for field in fields.split_whitespace() {
+            let (name, number) = field.split_once('=').unwrap();
+            let number = match number.strip_prefix("0x") {
+                Some(hex) => u64::from_str_radix(hex, 16).unwrap(),
+                None => number.parse().unwrap(),
+            };
+            match name {
+                "time" => event.time = number,
+                "cpu_ns" => event.cpu_ns = number,
+                "pid" => event.pid = number as u32,
+                "tid" => event.tid = number as u32,
+                "func" => event.func = number as u32,
+                "seq" => event.seq = number as u32,
+                "frame" => event.frame = number,
+                "site" => event.site = number,
+                "value" => event.value = number,
+                "kind" => event.kind = number as u8,
+                "source" => event.source = number as u8,
+                "flags" => event.flags = number as u16,
+                "cpu" => event.cpu = number as u16,
+                "weight" => event.weight = number as u8,
+                "reserved" => event.reserved = number as u8,
+                _ => panic!("no field {name}"),
+            }
+        }
+        event
+    }
+
+    #[test]
+    fn golden_vectors_read_and_write_the_same_bytes() {
+        let mut vectors = 0;
+        for (event, bytes) in golden() {
+            assert_eq!(event.to_bytes().as_slice(), bytes, "{event:?}");
+            assert_eq!(Event::from_bytes(bytes.first_chunk().unwrap()), event);
+            vectors += 1;
+        }
+        assert!(vectors >= 10, "only {vectors} golden vectors");
+    }
 
     #[test]
     fn zero_is_neither_a_kind_nor_a_source() {

@@ -1,10 +1,8 @@
 //! The collector of scalpel.
-
-// `unsafe` lives in `kernel/` only, which allows it for itself.
 #![deny(unsafe_code)]
-
 pub mod cli;
 pub mod commands;
+pub mod decode;
 pub mod event;
 pub mod exit;
 pub mod function;
@@ -15,3 +13,4 @@ pub mod output;
 pub mod plan;
 pub mod target;
 pub mod tree;
+// `unsafe` lives in `kernel/` only, which allows it for itself.

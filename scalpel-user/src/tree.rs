@@ -127,11 +127,39 @@ pub struct Cell {
     pub metrics: Metrics,
 }
 
-/// Log-linear duration histogram of one function: bucket numbers by `bucket_of`.
+/// Log-linear duration histogram of one function: bucket numbers by [`Histogram::bucket_of`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// (bucket, count), sorted by bucket, no zero counts.
     pub buckets: Vec<(u16, u64)>,
+}
+
+impl Histogram {
+    /// Buckets per doubling: a bucket is at most 1/8 of its lower bound wide.
+    pub const PER_DOUBLING: u64 = 8;
+
+    /// The bucket of a duration in ns: below 8 ns one bucket per ns, then eight per doubling. At most 495.
+    pub const fn bucket_of(ns: u64) -> u16 {
+        if ns < Self::PER_DOUBLING {
+            return ns as u16;
+        }
+        let octave = ns.ilog2() - 3;
+        (octave as u16 + 1) * 8 + ((ns >> octave) as u16 - 8)
+    }
+
+    /// The smallest duration in ns that falls into `bucket`; `u64::MAX` past the last one.
+    pub const fn bucket_start(bucket: u16) -> u64 {
+        if bucket < 8 {
+            return bucket as u64;
+        }
+        let octave = (bucket / 8 - 1) as u32;
+        let mantissa = (bucket % 8 + 8) as u64;
+        if octave > 60 {
+            u64::MAX
+        } else {
+            mantissa << octave
+        }
+    }
 }
 
 /// A finished tree.
@@ -166,4 +194,20 @@ pub struct FunctionFaults {
     pub cut_by_loss: u64,
     /// Calls whose return probe was refused.
     pub return_refused: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Histogram;
+
+    #[test]
+    fn a_bucket_starts_at_the_first_duration_that_falls_into_it() {
+        for bucket in 0..=495 {
+            let start = Histogram::bucket_start(bucket);
+            assert_eq!(Histogram::bucket_of(start), bucket);
+            assert!(start == 0 || Histogram::bucket_of(start - 1) == bucket - 1);
+        }
+        assert_eq!(Histogram::bucket_of(u64::MAX), 495);
+        assert_eq!(Histogram::bucket_start(496), u64::MAX);
+    }
 }
