@@ -16,10 +16,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use scalpel_tests::scalpel::Record;
-use scalpel_tests::suite::Suite;
+use scalpel_tests::suite::{self, Suite};
 
 fn main() -> ExitCode {
-    let mut suite = Suite::new("kernel", missing());
+    let mut suite = Suite::new("kernel", suite::cannot_record());
     exits::add(&mut suite);
     call::add(&mut suite);
     sched::add(&mut suite);
@@ -30,15 +30,6 @@ fn main() -> ExitCode {
     stream::add(&mut suite);
     lifecycle::add(&mut suite);
     suite.run()
-}
-
-/// What this machine lacks for the whole tier.
-fn missing() -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("needs root".into());
-    }
-    let btf = Path::new("/sys/kernel/btf/vmlinux");
-    (!btf.exists()).then(|| format!("needs a kernel with BTF: there is no {}", btf.display()))
 }
 
 /// Exact counts: nothing is detached for what it costs.

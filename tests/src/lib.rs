@@ -7,6 +7,7 @@
 pub mod catalog;
 pub mod child;
 pub mod fixture;
+pub mod real;
 pub mod report;
 pub mod residue;
 pub mod scalpel;

@@ -4,6 +4,7 @@
 //! them cannot pass by skipping.
 
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -71,6 +72,15 @@ impl Suite {
         arguments.test_threads.get_or_insert(2);
         libtest_mimic::run(&arguments, self.trials).exit_code()
     }
+}
+
+/// What this machine lacks for any recording: the reason to skip a whole tier.
+pub fn cannot_record() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("needs root".into());
+    }
+    let btf = Path::new("/sys/kernel/btf/vmlinux");
+    (!btf.exists()).then(|| format!("needs a kernel with BTF: there is no {}", btf.display()))
 }
 
 /// Whether `SCALPEL_REQUIRE` names `tier`.

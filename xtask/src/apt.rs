@@ -53,11 +53,15 @@ fn asked() -> Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-fn install(packages: &[&str]) -> Result<()> {
-    // Lists may be old or absent; an update that fails half way still leaves usable ones.
+/// Lists may be old or absent; an update that fails half way still leaves usable ones.
+pub(crate) fn update() {
     if let Err(error) = cmd::run(as_root("apt-get").args(["update", "-qq"])) {
         cmd::say(format_args!("warning: {error:#}"));
     }
+}
+
+fn install(packages: &[&str]) -> Result<()> {
+    update();
     cmd::run(
         as_root("apt-get")
             .args(["install", "-y", "-qq", "--no-install-recommends"])

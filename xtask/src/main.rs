@@ -1,6 +1,7 @@
 //! `cargo xtask`: what builds, tests and measures scalpel. One subcommand, one module.
 mod apt;
 mod cmd;
+mod debs;
 mod record;
 mod test;
 mod tidy;

@@ -2,6 +2,7 @@
 mod counts;
 mod docs;
 mod leftovers;
+mod projects;
 mod steps;
 
 use std::process::ExitCode;
@@ -37,6 +38,8 @@ enum Step {
     Unit,
     /// rustdoc, and README against `--help`.
     Docs,
+    /// Programs with known truth, by themselves (compilers).
+    Fixtures,
     /// Programs with known truth, recorded (root and BPF).
     Kernel,
     /// Real projects, recorded (root and BPF).

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::counts::Counts;
-use super::{Step, docs};
+use super::{Step, docs, projects};
 use crate::{apt, cmd, tidy};
 
 /// Everything but the BPF programs, which no host can link.
@@ -26,8 +26,9 @@ pub(super) fn run(step: Step, yes: bool) -> Result<Counts> {
         Step::Clippy => clippy(),
         Step::Unit => unit(),
         Step::Docs => docs::run(),
-        Step::Kernel => recorded("kernel", KERNEL_PACKAGES, yes),
-        Step::Real => recorded("real", REAL_PACKAGES, yes),
+        Step::Fixtures => fixtures(yes),
+        Step::Kernel => kernel(),
+        Step::Real => real(yes),
         Step::Deny => deny(),
         Step::BuildEbpf => Ok(Counts::default()),
     }
@@ -75,29 +76,48 @@ fn tests(command: &mut Command) -> Result<Counts> {
     Ok(counts.with_status(succeeded))
 }
 
-const KERNEL_PACKAGES: &[&str] = &["gcc", "g++", "libc6-dev"];
-const REAL_PACKAGES: &[&str] = &["postgresql-15", "redis-server", "redis-tools", "sqlite3"];
+/// Tests of whole programs. They skip themselves, with the reason, where they cannot run.
+fn whole(targets: &[&str]) -> Result<Counts> {
+    tests(
+        cmd::cargo()
+            .args([
+                "test",
+                "--locked",
+                "--no-fail-fast",
+                "--package",
+                "scalpel-tests",
+            ])
+            .args(targets),
+    )
+}
 
-/// Tests that record programs. The tests skip themselves, with the reason, where they cannot run.
-fn recorded(name: &str, packages: &[&str], yes: bool) -> Result<Counts> {
-    if cmd::is_root() {
-        apt::ensure(packages, &format!("the {name} tests"), yes)?;
-        mount_tracefs();
+fn fixtures(yes: bool) -> Result<Counts> {
+    let mut packages = vec!["gcc", "g++", "libc6-dev", "binutils"];
+    if !apt::exists("go") {
+        packages.push("golang-go");
     }
-    tests(cmd::cargo().args([
-        "test",
-        "--locked",
-        "--package",
-        "scalpel-tests",
-        "--test",
-        name,
-    ]))
+    if cmd::is_root() {
+        apt::ensure(&packages, "the tests", yes)?;
+    }
+    whole(&["--lib", "--test", "fixtures"])
+}
+
+fn kernel() -> Result<Counts> {
+    mount_tracefs();
+    whole(&["--test", "kernel"])
+}
+
+fn real(yes: bool) -> Result<Counts> {
+    if cmd::is_root() {
+        projects::bring(yes)?;
+    }
+    whole(&["--test", "real"])
 }
 
 /// Tracepoints by number, for kernels without BTF tracepoints, are read from tracefs.
 fn mount_tracefs() {
     let mount = Path::new("/sys/kernel/tracing");
-    if mount.is_dir() && !mount.join("events").exists() {
+    if cmd::is_root() && mount.is_dir() && !mount.join("events").exists() {
         let mounted = cmd::run(
             cmd::command("mount")
                 .args(["-t", "tracefs", "tracefs"])
@@ -112,15 +132,7 @@ fn mount_tracefs() {
 /// Licences, sources and bans. Advisories are left out: their database is a repository that a
 /// build machine need not reach.
 fn deny() -> Result<Counts> {
-    let program = cmd::tools().join("bin/cargo-deny");
-    if !program.exists() {
-        let wanted = format!("cargo-deny@{CARGO_DENY}");
-        cmd::run(
-            cmd::cargo()
-                .args(["install", "--locked", "--quiet", &wanted, "--root"])
-                .arg(cmd::tools()),
-        )?;
-    }
+    let program = projects::cargo_tool("cargo-deny", CARGO_DENY)?;
     cmd::print("advisories are not checked: their database may be unreachable");
     check(cmd::command(program).args(["--locked", "check", "bans", "licenses", "sources"]))
 }

@@ -1,0 +1,28 @@
+//! Real projects, recorded while they work: the results are what they were, the names are known, and nothing of
+//! the tracer is left in them.
+//!
+//! `cargo xtask test` brings the projects; without them, or without root and BPF, a test is skipped.
+
+mod node;
+mod postgres;
+mod redis;
+mod ripgrep;
+mod sqlite;
+mod verdict;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use scalpel_tests::real::programs::Programs;
+use scalpel_tests::suite::{self, Suite};
+
+fn main() -> ExitCode {
+    let programs = Arc::new(Programs::default());
+    let mut suite = Suite::new("real", suite::cannot_record());
+    postgres::add(&mut suite, &programs);
+    redis::add(&mut suite, &programs);
+    sqlite::add(&mut suite, &programs);
+    ripgrep::add(&mut suite);
+    node::add(&mut suite);
+    suite.run()
+}

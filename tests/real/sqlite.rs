@@ -1,0 +1,100 @@
+//! SQLite: the library, in the process of its own shell.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::ensure;
+use scalpel_tests::child;
+use scalpel_tests::real::programs::Programs;
+use scalpel_tests::report::Report;
+use scalpel_tests::scalpel::Record;
+use scalpel_tests::suite::{Outcome, Suite};
+use tempfile::TempDir;
+
+use crate::verdict;
+
+pub(crate) fn add(suite: &mut Suite, programs: &Arc<Programs>) {
+    let shared = Arc::clone(programs);
+    suite.test(
+        "sqlite",
+        "queries_answer_the_same_and_two_recordings_count_the_same",
+        move || queries(&shared),
+    );
+}
+
+fn queries(programs: &Programs) -> Outcome {
+    let folder = TempDir::with_prefix("scalpel-sqlite-")?;
+    let shell = programs.find("usr/bin/sqlite3")?;
+    let script = folder.path().join("work.sql");
+    fs::write(&script, work()?)?;
+    let line = [
+        shell.to_string_lossy().into_owned(),
+        ":memory:".into(),
+        format!(".read {}", script.display()),
+    ];
+    let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    let mut unrecorded = programs.command(&shell)?;
+    unrecorded.args(line.iter().skip(1));
+    let plain = child::run(unrecorded)?.expect_code(0)?.stdout;
+    let first = recorded(programs, folder.path(), &line, &plain)?;
+    let second = recorded(programs, folder.path(), &line, &plain)?;
+    let prepared = first.calls("sqlite3_prepare_v2")?;
+    ensure!(prepared > 100, "only {prepared} statements were prepared");
+    ensure!(
+        counts(&first) == counts(&second),
+        "two recordings of the same work count differently"
+    );
+    Ok(())
+}
+
+/// All exported functions of the library, every call of them.
+fn recorded(
+    programs: &Programs,
+    folder: &Path,
+    line: &[&str],
+    plain: &str,
+) -> anyhow::Result<Report> {
+    let record = Record::into(folder).args(["-F", "0", "--lib", "libsqlite3*", "-f", "sqlite3_*"]);
+    let ended = child::run(programs.with_libraries(record.command_line(line)?)?)?.expect_code(0)?;
+    ensure!(
+        ended.stdout == plain,
+        "the answers differ from those of a run without a recording: {}",
+        ended.stdout
+    );
+    let report = scalpel_tests::scalpel::report(record.genome())?;
+    ensure!(report.lost == 0, "{} events lost", report.lost);
+    verdict::named(&report)?;
+    Ok(report)
+}
+
+fn counts(report: &Report) -> Vec<(&str, Option<u64>)> {
+    let mut counts: Vec<_> = report
+        .functions
+        .iter()
+        .map(|function| (function.key.as_str(), function.calls))
+        .collect();
+    counts.sort_unstable();
+    counts
+}
+
+/// Tables, an index, joins, aggregates, a window, full of rows that follow from their numbers.
+fn work() -> anyhow::Result<String> {
+    let mut sql = String::from(
+        "create table orders (id integer primary key, customer int, cents int, note text);\nbegin;\n",
+    );
+    for id in 0..2000_u64 {
+        let (customer, cents) = (id * 7919 % 97, id * 104_729 % 10_007);
+        writeln!(
+            sql,
+            "insert into orders values ({id}, {customer}, {cents}, 'order {id} of {customer}');"
+        )?;
+    }
+    sql += "commit;\ncreate index by_customer on orders (customer, cents);\n\
+            select customer, count(*), sum(cents) from orders group by customer having sum(cents) > 100000;\n\
+            select a.id, b.id from orders a join orders b on a.cents = b.cents and a.id < b.id order by 1, 2;\n\
+            select id, sum(cents) over (partition by customer order by id) from orders where note like '%of 13';\n\
+            delete from orders where cents % 3 = 0;\nselect count(*), sum(cents) from orders;\npragma integrity_check;\n";
+    Ok(sql)
+}
