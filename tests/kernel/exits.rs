@@ -4,7 +4,8 @@ use std::process::Command;
 
 use anyhow::ensure;
 use scalpel_tests::catalog::{
-    ALTSTACK, BACKTRACES, COROUTINES, GOROUTINES, JUMP, PANICS, SIGNALS, THREADS, THROWS,
+    ALTSTACK, BACKTRACES, COROUTINES, GOROUTINES, JUMP, PANICS, RECOVERS, SANDBOXED, SIGNALS,
+    THREADS, THROWS, VFORKS,
 };
 use scalpel_tests::child;
 use scalpel_tests::fixture::Fixture;
@@ -13,7 +14,7 @@ use scalpel_tests::suite::{Outcome, Suite};
 use scalpel_tests::target::Target;
 use scalpel_tests::truth::Truth;
 
-const DANGEROUS: [(Fixture, &str, &str); 11] = [
+const DANGEROUS: [(Fixture, &str, &str); 14] = [
     (THROWS, "", "a C++ program that throws through three frames"),
     (BACKTRACES, "", "a C++ program that walks its stack"),
     (PANICS, "", "a Rust program that panics and catches"),
@@ -32,6 +33,17 @@ const DANGEROUS: [(Fixture, &str, &str); 11] = [
         "coroutines on stacks within the main stack",
     ),
     (JUMP, "", "longjmp over probed frames"),
+    (
+        RECOVERS,
+        "",
+        "a fault left by siglongjmp from an alternate stack",
+    ),
+    (
+        SANDBOXED,
+        "",
+        "a seccomp filter that kills at unknown system calls",
+    ),
+    (VFORKS, "", "vfork children on the parent's stack"),
     (THREADS, "", "pthread_exit and cancellation"),
 ];
 

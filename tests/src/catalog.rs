@@ -60,6 +60,12 @@ pub const SIGNALS: Fixture = Fixture::c("signals", &["signals.c"]);
 pub const ALTSTACK: Fixture = Fixture::c("altstack", &["altstack.c"]);
 /// swapcontext coroutines.
 pub const COROUTINES: Fixture = Fixture::c("coroutines", &["coroutines.c"]);
+/// A fault left by siglongjmp from an alternate stack.
+pub const RECOVERS: Fixture = Fixture::c("recovers", &["recovers.c"]);
+/// Behind a seccomp filter that kills.
+pub const SANDBOXED: Fixture = Fixture::c("sandboxed", &["sandboxed.c"]);
+/// Children on the parent's stack.
+pub const VFORKS: Fixture = Fixture::c("vforks", &["vforks.c"]);
 /// Threads: early, late, returning, exiting, cancelled.
 pub const THREADS: Fixture = Fixture::c("threads", &["threads.c"]);
 /// A burner and a sleeper that measure themselves.
@@ -104,9 +110,10 @@ pub const BUSY: Fixture = Fixture::c("busy", &["busy.c"]);
 pub const FLOOD: Fixture = Fixture::c("flood", &["flood.c"]);
 
 /// Programs that run to their end by themselves and account for themselves.
-pub const PROGRAMS: [Fixture; 19] = [
-    CALLS, OFFSETS, STRIPPED, TAIL, JUMP, SIGNALS, ALTSTACK, COROUTINES, THREADS, TIMES, SPLIT,
-    THROWS, BACKTRACES, PANICS, GOROUTINES, SHAPES, TWINS, FORKS, FLOOD,
+pub const PROGRAMS: [Fixture; 22] = [
+    CALLS, OFFSETS, STRIPPED, TAIL, RECOVERS, SANDBOXED, VFORKS, JUMP, SIGNALS, ALTSTACK,
+    COROUTINES, THREADS, TIMES, SPLIT, THROWS, BACKTRACES, PANICS, GOROUTINES, SHAPES, TWINS,
+    FORKS, FLOOD,
 ];
 
 const fn calls(name: &'static str, flags: &'static [&'static str]) -> Fixture {
