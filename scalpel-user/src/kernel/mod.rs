@@ -7,4 +7,18 @@
     reason = "raw system calls, shared memory and fork live here, one operation a block"
 )]
 
+pub mod attach;
+pub mod breaker;
+pub mod calibrate;
+mod calls;
+mod error;
+pub mod groups;
+mod hits;
+pub mod load;
 pub mod spawn;
+mod sys;
+mod uprobe_multi;
+mod uprobe_perf;
+
+pub use error::{Hint, KernelError};
+pub use load::{Kernel, LoadOptions, Mechanism, ProgramStats};

@@ -1,0 +1,212 @@
+//! The call programs, loaded for the attach type that the mechanism needs: aya 0.14 does not know uprobe multi and
+//! session, and one that it loads for perf events falls back to tracefs without asking.
+//!
+//! The object is read a second time by aya-obj, its programs are bound to the maps that aya made, and loaded by
+//! `BPF_PROG_LOAD`. Can go when aya loads `uprobe.multi` and `uprobe.session` programs itself.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use aya::Ebpf;
+use aya::maps::Map;
+use aya_obj::Object;
+use aya_obj::btf::Btf;
+use caps::Capability;
+use scalpel_common::kernel::programs;
+
+use super::error::{Hint, KernelError, tail};
+use super::load::Mechanism;
+use super::sys;
+
+/// One loaded call program.
+#[derive(Debug)]
+pub(super) struct CallProgram {
+    name: &'static str,
+    attach_type: u32,
+    fd: OwnedFd,
+}
+
+/// The call programs of one mechanism.
+#[derive(Debug)]
+pub(super) struct CallPrograms(Vec<CallProgram>);
+
+impl CallProgram {
+    pub(super) const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) const fn attach_type(&self) -> u32 {
+        self.attach_type
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl CallPrograms {
+    /// Loads what `mechanism` needs from `data`, bound to the maps of `ebpf`.
+    pub(super) fn load(
+        data: &[u8],
+        ebpf: &Ebpf,
+        mechanism: Mechanism,
+    ) -> Result<Self, KernelError> {
+        let (object, btf) = bound_object(data, ebpf)?;
+        let loaded = wanted(mechanism)
+            .iter()
+            .map(|&(name, attach_type)| load_one(&object, btf.as_ref(), name, attach_type));
+        loaded.collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(super) fn get(&self, name: &'static str) -> Result<&CallProgram, KernelError> {
+        self.0
+            .iter()
+            .find(|program| program.name == name)
+            .ok_or_else(|| KernelError::Missing {
+                what: "program",
+                name: name.into(),
+            })
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &CallProgram> {
+        self.0.iter()
+    }
+}
+
+fn wanted(mechanism: Mechanism) -> &'static [(&'static str, u32)] {
+    match mechanism {
+        Mechanism::Session => &[
+            (programs::CALL_SESSION, sys::ATTACH_UPROBE_SESSION),
+            (programs::CALL_ENTRY, sys::ATTACH_UPROBE_MULTI),
+            (programs::CALL_ENTER, sys::ATTACH_UPROBE_MULTI),
+            (programs::CALL_RET, sys::ATTACH_UPROBE_MULTI),
+        ],
+        Mechanism::Multi => &[
+            (programs::CALL_ENTRY, sys::ATTACH_UPROBE_MULTI),
+            (programs::CALL_ENTER, sys::ATTACH_UPROBE_MULTI),
+            (programs::CALL_RET, sys::ATTACH_UPROBE_MULTI),
+            (programs::CALL_RETURN, sys::ATTACH_UPROBE_MULTI),
+        ],
+        Mechanism::Perf => &[
+            (programs::CALL_ENTRY, 0),
+            (programs::CALL_ENTER, 0),
+            (programs::CALL_RET, 0),
+            (programs::CALL_RETURN, 0),
+        ],
+    }
+}
+
+/// The object with its programs bound to `ebpf`'s maps, and its types if this kernel takes them.
+fn bound_object(data: &[u8], ebpf: &Ebpf) -> Result<(Object, Option<OwnedFd>), KernelError> {
+    let mut object = Object::parse(data).map_err(|error| unreadable("not a BPF object", error))?;
+    let btf = load_types(&mut object)?;
+    if object.has_btf_relocations() {
+        let kernel =
+            Btf::from_sys_fs().map_err(|error| unreadable("it needs the kernel's BTF", error))?;
+        object
+            .relocate_btf(&kernel)
+            .map_err(|error| unreadable("a kernel structure is not as expected", error))?;
+    }
+    let maps: Vec<(String, aya_obj::Map)> = object.maps.drain().collect();
+    let descriptors = maps
+        .iter()
+        .map(|(name, _)| descriptor_of(ebpf, name))
+        .collect::<Result<Vec<RawFd>, _>>()?;
+    let bound = maps
+        .iter()
+        .zip(descriptors)
+        .map(|((name, map), fd)| (name.as_str(), fd, map));
+    let text_sections: HashSet<usize> = object
+        .functions
+        .keys()
+        .map(|&(section, _)| section)
+        .collect();
+    object
+        .relocate_maps(bound, &text_sections)
+        .map_err(|error| unreadable("its maps cannot be bound", error))?;
+    object
+        .relocate_calls(&text_sections)
+        .map_err(|error| unreadable("its calls cannot be bound", error))?;
+    object.sanitize_functions(aya::features());
+    Ok((object, btf))
+}
+
+/// Loads the object's type information. Programs without callbacks do without it, so a refusal is not fatal here.
+fn load_types(object: &mut Object) -> Result<Option<OwnedFd>, KernelError> {
+    let Some(features) = aya::features().btf() else {
+        return Ok(None);
+    };
+    let types = object
+        .fixup_and_sanitize_btf(features)
+        .map_err(|error| unreadable("bad BTF", error))?;
+    Ok(types.and_then(|types| sys::btf_load(&types.to_bytes()).ok()))
+}
+
+fn load_one(
+    object: &Object,
+    btf: Option<&OwnedFd>,
+    name: &'static str,
+    attach_type: u32,
+) -> Result<CallProgram, KernelError> {
+    let missing = || KernelError::Missing {
+        what: "program",
+        name: name.into(),
+    };
+    let program = object.programs.get(name).ok_or_else(missing)?;
+    let function = object
+        .functions
+        .get(&program.function_key())
+        .ok_or_else(missing)?;
+    let load = sys::ProgramLoad {
+        name,
+        instructions: &function.instructions,
+        license: &program.license,
+        attach_type,
+        btf: btf.map(|btf| (btf.as_fd(), &function.func_info, &function.line_info)),
+    };
+    let fd = sys::prog_load(&load).map_err(|(source, log)| KernelError::Program {
+        program: name.into(),
+        hint: Hint::for_errno(
+            source.raw_os_error(),
+            &[Capability::CAP_BPF, Capability::CAP_PERFMON],
+        ),
+        verifier_log: tail(&log),
+        source,
+    })?;
+    Ok(CallProgram {
+        name,
+        attach_type,
+        fd,
+    })
+}
+
+/// Descriptor of a map of `ebpf`: aya has no accessor that covers all kinds.
+fn descriptor_of(ebpf: &Ebpf, name: &str) -> Result<RawFd, KernelError> {
+    match ebpf.map(name) {
+        Some(
+            Map::Array(data)
+            | Map::ArrayOfMaps(data)
+            | Map::HashMap(data)
+            | Map::HashOfMaps(data)
+            | Map::LruHashMap(data)
+            | Map::PerCpuArray(data)
+            | Map::PerCpuHashMap(data)
+            | Map::PerCpuLruHashMap(data)
+            | Map::PerfEventArray(data)
+            | Map::RingBuf(data)
+            | Map::StackTraceMap(data)
+            | Map::Unsupported(data),
+        ) => Ok(data.fd().as_fd().as_raw_fd()),
+        _ => Err(KernelError::Missing {
+            what: "map",
+            name: name.into(),
+        }),
+    }
+}
+
+fn unreadable(reason: &str, error: impl std::error::Error + Send + Sync + 'static) -> KernelError {
+    KernelError::Object {
+        reason: reason.into(),
+        source: Some(Box::new(error)),
+    }
+}
