@@ -1,5 +1,8 @@
 //! The collector of scalpel.
+
+// `unsafe` lives in `kernel/` only, which allows it for itself.
 #![deny(unsafe_code)]
+
 pub mod cli;
 pub mod commands;
 pub mod decode;
@@ -9,8 +12,9 @@ pub mod function;
 pub mod genome;
 pub mod input;
 pub mod kernel;
+pub mod log;
 pub mod output;
 pub mod plan;
+pub mod source;
 pub mod target;
 pub mod tree;
-// `unsafe` lives in `kernel/` only, which allows it for itself.

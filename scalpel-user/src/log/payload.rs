@@ -1,0 +1,129 @@
+//! One [`Input`] <-> one payload, and the numbers that chunks call them by.
+
+use super::chunk::Span;
+use super::codec::{Get, Malformed, Put};
+use super::records as r;
+use crate::event::{EVENT_SIZE, Event, MonoTime, Pid, Tid};
+use crate::input::Input;
+
+/// Kind of a chunk. Numbers are appended, never reused.
+const RUN: u32 = 1;
+const FUNCTION: u32 = 2;
+pub(super) const EVENTS: u32 = 3;
+const SAMPLE: u32 = 4;
+const CONTROL: u32 = 5;
+const DRAINED: u32 = 6;
+const LOSSES: u32 = 7;
+const BOUND: u32 = 8;
+const SYMBOLS: u32 = 9;
+const THREAD_NAME: u32 = 10;
+const NOTE: u32 = 11;
+const END: u32 = 12;
+
+/// Appends `input`'s payload; returns its chunk kind and how many records it holds.
+pub(super) fn put(input: &Input, out: &mut Vec<u8>) -> (u32, usize) {
+    let mut put = Put(out);
+    let kind = match input {
+        Input::Run(run) => with(RUN, r::put_run(&mut put, run)),
+        Input::Function(func, info) => with(FUNCTION, r::put_function(&mut put, *func, info)),
+        Input::Events(events) => return (EVENTS, put_events(events, out)),
+        Input::Sample(sample) => with(SAMPLE, r::put_sample(&mut put, sample)),
+        Input::Control(control) => with(CONTROL, r::put_control(&mut put, control)),
+        Input::Drained(time) => with(DRAINED, put.u64(time.0)),
+        Input::Losses(losses) => return (LOSSES, put_list(&mut put, losses, r::put_loss)),
+        Input::Bound(bound) => with(BOUND, r::put_bound(&mut put, bound)),
+        Input::Symbols(symbols) => return (SYMBOLS, put_list(&mut put, symbols, r::put_symbol)),
+        Input::ThreadName(pid, tid, name) => {
+            with(THREAD_NAME, put.u32(pid.0).u32(tid.0).text(name))
+        }
+        Input::Note(note) => with(NOTE, put.text(note)),
+        Input::End(time) => with(END, put.u64(time.0)),
+    };
+    (kind, 1)
+}
+
+fn with<T>(kind: u32, _written: T) -> u32 {
+    kind
+}
+
+pub(super) fn put_events(events: &[Event], out: &mut Vec<u8>) -> usize {
+    out.reserve(events.len() * EVENT_SIZE);
+    for event in events {
+        out.extend_from_slice(&event.to_bytes());
+    }
+    events.len()
+}
+
+fn put_list<T>(put: &mut Put<'_>, list: &[T], each: impl Fn(&mut Put<'_>, &T)) -> usize {
+    put.u32(u32::try_from(list.len()).unwrap_or(u32::MAX));
+    for item in list {
+        each(put, item);
+    }
+    list.len()
+}
+
+/// The input in a sound payload; `None` for a kind that this version does not know.
+pub(super) fn get(kind: u32, payload: &[u8]) -> Result<Option<Input>, Malformed> {
+    let get = &mut Get(payload);
+    let input = match kind {
+        RUN => Input::Run(r::run(get)?),
+        FUNCTION => r::function(get).map(|(func, info)| Input::Function(func, info))?,
+        EVENTS => return events(payload).map(Some),
+        SAMPLE => Input::Sample(r::sample(get)?),
+        CONTROL => Input::Control(r::control(get)?),
+        DRAINED => Input::Drained(MonoTime(get.u64()?)),
+        LOSSES => Input::Losses(get.list(r::loss)?),
+        BOUND => Input::Bound(r::bound(get)?),
+        SYMBOLS => Input::Symbols(get.list(r::symbol)?),
+        THREAD_NAME => Input::ThreadName(Pid(get.u32()?), Tid(get.u32()?), get.text()?),
+        NOTE => Input::Note(get.text()?),
+        END => Input::End(MonoTime(get.u64()?)),
+        _ => return Ok(None),
+    };
+    if get.is_empty() {
+        Ok(Some(input))
+    } else {
+        Err(Malformed("bytes left over"))
+    }
+}
+
+fn events(payload: &[u8]) -> Result<Input, Malformed> {
+    match payload.as_chunks::<EVENT_SIZE>() {
+        (events, []) => Ok(Input::Events(
+            events.iter().map(Event::from_bytes).collect(),
+        )),
+        _ => Err(Malformed("not a whole number of events")),
+    }
+}
+
+/// Time range of an input; (0, 0) if it has no time.
+pub(super) fn span(input: &Input, lost: u64) -> Span {
+    let point = |time: u64| Span {
+        first_ns: time,
+        last_ns: time,
+        lost,
+    };
+    match input {
+        Input::Run(run) => point(run.started.0),
+        Input::Events(events) => events_span(events, lost),
+        Input::Sample(sample) => point(sample.event.time),
+        Input::Control(control) => point(control.time().0),
+        Input::Drained(time) | Input::End(time) => point(time.0),
+        Input::Bound(bound) => point(bound.since.map_or(0, |since| since.0)),
+        Input::Function(..)
+        | Input::Losses(_)
+        | Input::Symbols(_)
+        | Input::ThreadName(..)
+        | Input::Note(_) => point(0),
+    }
+}
+
+pub(super) fn events_span(events: &[Event], lost: u64) -> Span {
+    let first_ns = events.iter().map(|event| event.time).min().unwrap_or(0);
+    let last_ns = events.iter().map(|event| event.time).max().unwrap_or(0);
+    Span {
+        first_ns,
+        last_ns,
+        lost,
+    }
+}
