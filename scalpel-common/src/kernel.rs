@@ -10,7 +10,7 @@ use crate::event::Event;
 /// Version of everything in this file; the collector refuses an object that carries another.
 pub const KERNEL_ABI_VERSION: u32 = 1;
 
-/// Number of call rings. A CPU uses ring `cpu % CALL_RINGS`.
+/// Most call rings; how many there are is [`Settings::ring_mask`] + 1.
 pub const CALL_RINGS: usize = 8;
 
 /// Most frames in one user or kernel stack of a sample.
@@ -33,17 +33,127 @@ pub mod programs {
     pub const CALL_ENTER: &str = "call_enter";
     /// At a `ret` instruction, before it runs (the stack pointer is the one of the entry): EXIT with `RET_OFFSET`.
     pub const CALL_RET: &str = "call_ret";
-    /// Return probe without a session: EXIT.
+    /// Return probe without a session: EXIT. Nothing can refuse a single return here: the stack guard works in sessions only.
     pub const CALL_RETURN: &str = "call_return";
+    /// Entry and return in one (`uprobe session`): one COMPLETE record a call; ENTER with `NO_EXIT | RETURN_REFUSED`
+    /// where the stack guard refused the return.
+    pub const CALL_COMPLETE: &str = "call_complete";
+    /// Floor of the bench (`uprobe session`): does nothing.
+    pub const BARE_EMPTY: &str = "bare_empty";
+    /// Floor of the bench (`uprobe session`): only reserves, stamps and submits one 64-byte record at entry and one at return.
+    pub const BARE_TWO_RECORDS: &str = "bare_two_records";
+    /// `tp_btf/sched_switch`: keeps the [`ThreadState`](super::ThreadState) of threads that have one.
+    pub const SCHED_SWITCH: &str = "sched_switch";
+    /// `tp_btf/sched_process_fork`: control record, and the child joins the set of watched processes.
+    pub const PROCESS_FORK: &str = "process_fork";
+    /// `tp_btf/sched_process_exec`: control record, next exec epoch.
+    pub const PROCESS_EXEC: &str = "process_exec";
+    /// `tp_btf/sched_process_exit`: control record; the process leaves the set with its last thread.
+    pub const PROCESS_EXIT: &str = "process_exit";
+    /// `fentry/perf_event_mmap`: control record for a new mapping of an executable file.
+    pub const PROCESS_MAP: &str = "process_map";
+    /// Perf-event program: one record with user and kernel stack.
+    pub const SAMPLE: &str = "sample";
 }
 
 /// Maps that more than one side names.
 pub mod maps {
     /// Array of one [`Settings`](super::Settings).
     pub const SETTINGS: &str = "SETTINGS";
-    /// Array of u64 by function id (`BPF_F_MMAPABLE`, added to atomically): entries seen in watched processes.
+    /// Array of u64 (`BPF_F_MMAPABLE`, added to atomically): entries seen in watched processes. Slot
+    /// `(cpu & ring_mask) * functions + id`: one stripe a ring, so that CPUs do not fight for a cache line; a function's
+    /// count is the sum over the stripes. The loader sets `max_entries` to stripes * functions.
     pub const HITS: &str = "HITS";
+    /// Array of u64 by function id (`BPF_F_MMAPABLE`): events of that function that found no room. The loader sets
+    /// `max_entries` to the number of functions.
+    pub const FUNCTION_LOSSES: &str = "FUNCTION_LOSSES";
+    /// Per-CPU array of one `[u64; LOSS_CLASSES]`.
+    pub const LOSSES: &str = "LOSSES";
+    /// Hash: tgid -> [`WatchedProcess`](super::WatchedProcess).
+    pub const WATCHED: &str = "WATCHED";
+    /// Array of maps with [`CALL_RINGS`](super::CALL_RINGS) slots; the loader fills the first `ring_mask + 1` with ring buffers.
+    pub const CALL_RINGS: &str = "CALL_RINGS";
+    /// Ring of samples.
+    pub const SAMPLE_RING: &str = "SAMPLE_RING";
+    /// Ring of [`ControlRecord`](super::ControlRecord)s.
+    pub const CONTROL_RING: &str = "CONTROL_RING";
+    /// Task storage: [`ThreadState`](super::ThreadState).
+    pub const THREADS: &str = "THREADS";
+    /// Task storage: [`OpenCalls`](super::OpenCalls), used by `call_complete` only.
+    pub const OPEN_CALLS: &str = "OPEN_CALLS";
+    /// Per-CPU array of one record: where a sample is put together.
+    pub const SAMPLE_SCRATCH: &str = "SAMPLE_SCRATCH";
 }
+
+/// A field of a kernel structure that programs read: the object's global, structure and path of fields.
+///
+/// aya-ebpf has no CO-RE for Rust. The collector looks the byte offset up in the kernel's BTF and writes it into the
+/// global (read-only data, a constant for the verifier), so that the programs' typed loads are checked against the
+/// running kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelField {
+    /// Name of the u64 global in the object.
+    pub global: &'static str,
+    /// Kernel structure.
+    pub structure: &'static str,
+    /// Path of fields in it; members of anonymous structures and unions count as the structure's own.
+    pub path: &'static [&'static str],
+}
+
+const fn field(
+    global: &'static str,
+    structure: &'static str,
+    path: &'static [&'static str],
+) -> KernelField {
+    KernelField {
+        global,
+        structure,
+        path,
+    }
+}
+
+/// All fields that the programs read. One that is missing from the kernel's BTF means: this kernel can't be traced.
+pub const KERNEL_FIELDS: &[KernelField] = &[
+    field("TASK_PID", "task_struct", &["pid"]),
+    field("TASK_TGID", "task_struct", &["tgid"]),
+    field("TASK_MM", "task_struct", &["mm"]),
+    field("TASK_FSBASE", "task_struct", &["thread", "fsbase"]),
+    field("TASK_UTASK", "task_struct", &["utask"]),
+    field("TASK_LEADER", "task_struct", &["group_leader"]),
+    field("TASK_START_BOOTTIME", "task_struct", &["start_boottime"]),
+    field("TASK_EXIT_CODE", "task_struct", &["exit_code"]),
+    field("TASK_SIGNAL", "task_struct", &["signal"]),
+    field("TASK_COMM", "task_struct", &["comm"]),
+    field("SIGNAL_LIVE", "signal_struct", &["live", "counter"]),
+    field("MM_START_STACK", "mm_struct", &["start_stack"]),
+    field("MM_XOL_AREA", "mm_struct", &["uprobes_state", "xol_area"]),
+    field("XOL_AREA_VADDR", "xol_area", &["vaddr"]),
+    field("UTASK_DEPTH", "uprobe_task", &["depth"]),
+    field(
+        "UTASK_RETURN_INSTANCES",
+        "uprobe_task",
+        &["return_instances"],
+    ),
+    field("RETURN_INSTANCE_STACK", "return_instance", &["stack"]),
+    field("BPRM_FILENAME", "linux_binprm", &["filename"]),
+    field("VMA_START", "vm_area_struct", &["vm_start"]),
+    field("VMA_END", "vm_area_struct", &["vm_end"]),
+    field("VMA_FLAGS", "vm_area_struct", &["vm_flags"]),
+    field("VMA_PGOFF", "vm_area_struct", &["vm_pgoff"]),
+    field("VMA_FILE", "vm_area_struct", &["vm_file"]),
+    field("FILE_DENTRY", "file", &["f_path", "dentry"]),
+    field("DENTRY_NAME", "dentry", &["d_name", "name"]),
+];
+
+/// Global (u64) that is 1 where the tracepoint `sched_process_exit` tells whether the last thread of its process ended
+/// (its third argument in BTF, kernel 6.16), 0 where the programs must look at `signal->live`.
+pub const EXIT_TELLS_LAST: &str = "EXIT_TELLS_LAST";
+
+/// Size of the window below a thread's stack top in which the stack guard lets a return be probed, in bytes.
+pub const STACK_WINDOW: u64 = 8 << 20;
+
+/// The kernel's limit of pending return probes of a thread (`MAX_URETPROBE_DEPTH`); deeper ones are silently omitted.
+pub const MAX_RETURN_DEPTH: usize = 64;
 
 /// The attach cookie: function id and generation of the link it came through.
 ///
@@ -78,6 +188,14 @@ pub struct Settings {
     pub flags: u32,
     /// [`KERNEL_ABI_VERSION`].
     pub abi_version: u32,
+    /// Moved on whenever a process leaves the set: threads then look at the set again.
+    pub watch_epoch: u32,
+    /// Number of call rings less one; the number is a power of two. A CPU uses ring `cpu & ring_mask`.
+    pub ring_mask: u32,
+    /// Number of function ids, 0 included: stripe length of `HITS`.
+    pub functions: u32,
+    /// Length of a jiffy in ns (resolution of `CLOCK_MONOTONIC_COARSE`), by which programs watch the lease; 0 = 10 ms.
+    pub jiffy_ns: u32,
 }
 
 /// Bits of [`Settings::flags`].
@@ -116,6 +234,34 @@ pub struct ThreadState {
     pub last_func: u32,
     /// Generation of that probe's link.
     pub last_generation: u32,
+    /// [`Settings::watch_epoch`] at which the thread's process was found in the set; 0 = never looked.
+    pub watch_epoch: u32,
+    /// Unused, 0.
+    pub reserved: u32,
+}
+
+/// A call whose COMPLETE record is still to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C, align(8))]
+pub struct OpenCall {
+    /// Its frame.
+    pub frame: u64,
+    /// `CLOCK_MONOTONIC` ns at its entry.
+    pub time: u64,
+    /// CPU time of the thread at its entry in ns.
+    pub cpu_ns: u64,
+    /// Its return address.
+    pub site: u64,
+}
+
+/// Open calls of one thread, outermost first. No more can be open than the kernel keeps return probes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(8))]
+pub struct OpenCalls {
+    /// The calls; those from `depth` on are stale.
+    pub calls: [OpenCall; MAX_RETURN_DEPTH],
+    /// How many are open.
+    pub depth: u64,
 }
 
 /// Which ring or reason lost an event; index into the loss counters of one CPU.
@@ -194,9 +340,10 @@ pub struct ControlRecord {
 }
 
 const _: () = {
-    assert!(size_of::<Settings>() == 24);
+    assert!(size_of::<Settings>() == 40);
+    assert!(size_of::<OpenCalls>() == 32 * MAX_RETURN_DEPTH + 8);
     assert!(size_of::<WatchedProcess>() == 16);
-    assert!(size_of::<ThreadState>() == 32);
+    assert!(size_of::<ThreadState>() == 40);
     assert!(cookie_func(cookie(7, 9)) == 7 && cookie_generation(cookie(7, 9)) == 9);
     assert!(size_of::<SampleHeader>() == 72);
     assert!(offset_of!(SampleHeader, user_frames) == 64);

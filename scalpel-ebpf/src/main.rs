@@ -1,2 +1,104 @@
+//! scalpel's BPF programs: the entry points. What they do is in the file of their family.
+//!
+//! The call programs stand in plain `uprobe` sections: the collector loads them with the attach type it needs, for
+//! which aya has no section names (`uprobe session`). They do without aya's `#[uprobe]`, whose wrapper always answers
+//! 0, because a session program's answer decides whether the return is probed.
 #![no_std]
 #![no_main]
+// Inline assembly for an atomic add: `build-ebpf` builds with the nightly features that BPF needs anyhow.
+#![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
+
+mod bare;
+mod call;
+mod complete;
+mod emit;
+mod fields;
+mod guard;
+mod maps;
+mod process;
+mod sample;
+mod sched;
+mod thread;
+
+use core::ffi::c_void;
+
+use aya_ebpf::macros::{btf_tracepoint, fentry, perf_event};
+use aya_ebpf::programs::{BtfTracePointContext, FEntryContext, PerfEventContext};
+
+/// The kernel lets programs with this licence read its structures and call its tracing helpers.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+
+macro_rules! call_programs {
+    ($($(#[$doc:meta])* $name:ident = $body:path;)+) => {
+        $(
+            $(#[$doc])*
+            #[unsafe(no_mangle)]
+            #[unsafe(link_section = "uprobe")]
+            fn $name(ctx: *mut c_void) -> u32 {
+                $body(&call::Hit::new(ctx))
+            }
+        )+
+    };
+}
+
+call_programs! {
+    /// ENTER and EXIT, in a session.
+    call_session = call::session;
+    /// ENTER; nobody will see the end.
+    call_entry = call::entry_only;
+    /// ENTER; another program sees the end.
+    call_enter = call::enter;
+    /// EXIT at a `ret` instruction.
+    call_ret = call::ret;
+    /// EXIT by a return probe without a session.
+    call_return = call::returned;
+    /// COMPLETE, in a session.
+    call_complete = complete::session;
+    /// The bench's floor: nothing.
+    bare_empty = bare::empty;
+    /// The bench's floor: two records.
+    bare_two_records = bare::two_records;
+}
+
+#[btf_tracepoint(function = "sched_switch")]
+fn sched_switch(ctx: BtfTracePointContext) -> i32 {
+    sched::switch(ctx.arg(1), ctx.arg(2));
+    0
+}
+
+#[btf_tracepoint(function = "sched_process_fork")]
+fn process_fork(ctx: BtfTracePointContext) -> i32 {
+    process::fork(ctx.arg(0), ctx.arg(1));
+    0
+}
+
+#[btf_tracepoint(function = "sched_process_exec")]
+fn process_exec(ctx: BtfTracePointContext) -> i32 {
+    process::exec(ctx.arg(0), ctx.arg(2));
+    0
+}
+
+#[btf_tracepoint(function = "sched_process_exit")]
+fn process_exit(ctx: BtfTracePointContext) -> i32 {
+    process::exit(&ctx);
+    0
+}
+
+#[fentry(function = "perf_event_mmap")]
+fn process_map(ctx: FEntryContext) -> i32 {
+    process::map(ctx.arg(0));
+    0
+}
+
+#[perf_event]
+fn sample(ctx: PerfEventContext) -> u32 {
+    sample::take(ctx.ctx);
+    0
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}

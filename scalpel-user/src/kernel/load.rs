@@ -102,6 +102,7 @@ impl Kernel {
             wake_threshold: options.wake_threshold,
             flags: options.flags,
             abi_version: KERNEL_ABI_VERSION,
+            ..Settings::default()
         };
         let mut kernel = Self {
             ebpf,

@@ -9,12 +9,14 @@
 
 pub mod attach;
 pub mod breaker;
+pub mod btf;
 pub mod calibrate;
 mod calls;
 mod error;
 pub mod groups;
 mod hits;
 pub mod load;
+pub mod object;
 pub mod spawn;
 mod sys;
 mod uprobe_multi;

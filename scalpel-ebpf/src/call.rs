@@ -1,0 +1,249 @@
+//! ENTER and EXIT of functions.
+
+use core::ffi::c_void;
+
+use aya_ebpf::bindings::pt_regs;
+use aya_ebpf::helpers::generated::{
+    bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_get_func_ip,
+};
+use scalpel_common::event::{Kind, flags};
+use scalpel_common::kernel::{LossClass, Settings, ThreadState, cookie_func, cookie_generation};
+
+use crate::emit::{self, Call};
+use crate::fields::Task;
+use crate::{guard, thread};
+
+/// A session program's answer at an entry: the return shall be probed.
+pub const PROBE_RETURN: u32 = 0;
+
+/// A session program's answer at an entry: leave the return alone. No trampoline is put on the stack.
+pub const LEAVE_RETURN: u32 = 1;
+
+/// One run of a call program.
+pub struct Hit {
+    ctx: *mut c_void,
+    regs: *const pt_regs,
+}
+
+impl Hit {
+    /// From the context that the kernel gives.
+    #[inline(always)]
+    pub const fn new(ctx: *mut c_void) -> Self {
+        Self {
+            ctx,
+            regs: ctx.cast(),
+        }
+    }
+
+    /// Whether this is the return, in a session: at an entry the instruction pointer is the probed address.
+    #[inline(always)]
+    pub fn is_return(&self) -> bool {
+        // SAFETY: the helper takes the program's own context.
+        let probed = unsafe { bpf_get_func_ip(self.ctx) };
+        // SAFETY: the context is the registers.
+        probed != unsafe { (*self.regs).rip }
+    }
+
+    /// The stack pointer.
+    #[inline(always)]
+    pub fn sp(&self) -> u64 {
+        // SAFETY: the context is the registers.
+        unsafe { (*self.regs).rsp }
+    }
+
+    /// The return value.
+    #[inline(always)]
+    pub fn returned(&self) -> u64 {
+        // SAFETY: the context is the registers.
+        unsafe { (*self.regs).rax }
+    }
+
+    /// The attach cookie.
+    #[inline(always)]
+    pub fn cookie(&self) -> u64 {
+        // SAFETY: the helper takes the program's own context.
+        unsafe { bpf_get_attach_cookie(self.ctx) }
+    }
+}
+
+/// A call in a watched process.
+pub struct Watched {
+    /// The settings.
+    pub settings: &'static Settings,
+    /// The thread.
+    pub task: Task,
+    /// Its state.
+    pub state: *mut ThreadState,
+    /// Thread group id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+}
+
+/// The running thread, if the lease lasts and its process is watched.
+#[inline(always)]
+pub fn watched() -> Option<Watched> {
+    let settings = thread::settings()?;
+    let task = Task::current();
+    // SAFETY: the helper has no precondition.
+    let pid_tgid = unsafe { bpf_get_current_pid_tgid() };
+    let (pid, tid) = ((pid_tgid >> 32) as u32, pid_tgid as u32);
+    let state = thread::watched(settings, task, pid)?;
+    Some(Watched {
+        settings,
+        task,
+        state,
+        pid,
+        tid,
+    })
+}
+
+impl Watched {
+    /// Notes which probe ran; false = a newer link's probe of the same function has counted this hit already.
+    #[inline(always)]
+    pub fn is_first(&self, cookie: u64) -> bool {
+        let (func, generation) = (cookie_func(cookie), cookie_generation(cookie));
+        // SAFETY: the storage lives as long as the running thread, and only the thread's own programs use these fields.
+        let state = unsafe { &mut *self.state };
+        if state.last_func == func && state.last_generation > generation {
+            return false;
+        }
+        state.last_func = func;
+        state.last_generation = generation;
+        true
+    }
+
+    /// Writes ENTER.
+    #[inline(always)]
+    pub fn enter(&self, func: u32, frame: u64, site: u64, flags: u16) {
+        let kind = Kind::Enter;
+        let (pid, tid, class) = (self.pid, self.tid, LossClass::Enter);
+        emit::call(
+            self.settings,
+            self.state,
+            Call {
+                pid,
+                tid,
+                func,
+                class,
+                kind,
+                flags,
+                frame,
+                site,
+                value: 0,
+            },
+        );
+    }
+
+    /// Writes EXIT.
+    #[inline(always)]
+    fn exit(&self, func: u32, frame: u64, value: u64, flags: u16) {
+        let kind = Kind::Exit;
+        let (pid, tid, class) = (self.pid, self.tid, LossClass::Exit);
+        emit::call(
+            self.settings,
+            self.state,
+            Call {
+                pid,
+                tid,
+                func,
+                class,
+                kind,
+                flags,
+                frame,
+                site: 0,
+                value,
+            },
+        );
+    }
+
+    /// Whether the return of this entry may be probed; counts it if not.
+    #[inline(always)]
+    pub fn may_probe_return(&self, func: u32, frame: u64, site: u64) -> bool {
+        let allowed = guard::allows(self.task, self.pid == self.tid, frame, site);
+        if !allowed {
+            emit::lost(LossClass::ReturnRefused, func);
+        }
+        allowed
+    }
+}
+
+/// ENTER and EXIT in one program.
+#[inline(always)]
+pub fn session(hit: &Hit) -> u32 {
+    if hit.is_return() {
+        returned(hit);
+        return PROBE_RETURN;
+    }
+    let Some(watched) = watched() else {
+        return LEAVE_RETURN;
+    };
+    let cookie = hit.cookie();
+    if !watched.is_first(cookie) {
+        return LEAVE_RETURN;
+    }
+    let (func, frame) = (cookie_func(cookie), hit.sp());
+    emit::hit(watched.settings, func);
+    let site = guard::read_user(frame);
+    if watched.may_probe_return(func, frame, site) {
+        watched.enter(func, frame, site, 0);
+        PROBE_RETURN
+    } else {
+        watched.enter(func, frame, site, flags::NO_EXIT | flags::RETURN_REFUSED);
+        LEAVE_RETURN
+    }
+}
+
+/// ENTER, and no EXIT ever.
+#[inline(always)]
+pub fn entry_only(hit: &Hit) -> u32 {
+    entry(hit, flags::NO_EXIT)
+}
+
+/// ENTER; [`ret`] or [`returned`] writes the EXIT.
+#[inline(always)]
+pub fn enter(hit: &Hit) -> u32 {
+    entry(hit, 0)
+}
+
+#[inline(always)]
+fn entry(hit: &Hit, flags: u16) -> u32 {
+    let Some(watched) = watched() else { return 0 };
+    let cookie = hit.cookie();
+    if watched.is_first(cookie) {
+        let (func, frame) = (cookie_func(cookie), hit.sp());
+        emit::hit(watched.settings, func);
+        watched.enter(func, frame, guard::read_user(frame), flags);
+    }
+    0
+}
+
+/// EXIT at a `ret` that has not run yet: the stack pointer is the entry's.
+#[inline(always)]
+pub fn ret(hit: &Hit) -> u32 {
+    let Some(watched) = watched() else { return 0 };
+    let cookie = hit.cookie();
+    if watched.is_first(cookie) {
+        watched.exit(
+            cookie_func(cookie),
+            hit.sp(),
+            hit.returned(),
+            flags::RET_OFFSET,
+        );
+    }
+    0
+}
+
+/// EXIT after the return: it has taken the return address, 8 bytes, off the stack.
+#[inline(always)]
+pub fn returned(hit: &Hit) -> u32 {
+    if let Some(watched) = watched() {
+        watched.exit(
+            cookie_func(hit.cookie()),
+            hit.sp().wrapping_sub(8),
+            hit.returned(),
+            0,
+        );
+    }
+    0
+}

@@ -1,0 +1,125 @@
+//! Fields of kernel structures, read by typed loads at offsets that the collector took from the kernel's BTF.
+//!
+//! The offsets are read-only globals: constants for the verifier, which then checks each load against the type that the
+//! running kernel has at that place. A load through a bad pointer gives 0. `scalpel_common::kernel::KERNEL_FIELDS` is
+//! the same list.
+
+use aya_ebpf::Global;
+use aya_ebpf::bindings::task_struct;
+use aya_ebpf::helpers::generated::bpf_get_current_task_btf;
+
+macro_rules! fields {
+    ($($name:ident)+) => {
+        $(
+            #[unsafe(no_mangle)]
+            pub static $name: Global<u64> = Global::new(0);
+        )+
+    };
+}
+
+fields! {
+    TASK_PID TASK_TGID TASK_MM TASK_FSBASE TASK_UTASK TASK_LEADER TASK_START_BOOTTIME TASK_EXIT_CODE TASK_SIGNAL
+    TASK_COMM SIGNAL_LIVE MM_START_STACK MM_XOL_AREA XOL_AREA_VADDR UTASK_DEPTH UTASK_RETURN_INSTANCES
+    RETURN_INSTANCE_STACK BPRM_FILENAME VMA_START VMA_END VMA_FLAGS VMA_PGOFF VMA_FILE FILE_DENTRY DENTRY_NAME
+    EXIT_TELLS_LAST
+}
+
+/// A pointer to a kernel structure whose type the verifier knows.
+#[derive(Clone, Copy)]
+pub struct Kernel(*const u8);
+
+impl Kernel {
+    /// The pointer that a BTF tracepoint or helper gave.
+    #[inline(always)]
+    pub const fn new<T>(pointer: *const T) -> Self {
+        Self(pointer.cast())
+    }
+
+    /// The pointer itself.
+    #[inline(always)]
+    pub const fn as_ptr(self) -> *const u8 {
+        self.0
+    }
+
+    /// Address of a field.
+    #[inline(always)]
+    pub fn at(self, field: &Global<u64>) -> *const u8 {
+        self.0.wrapping_add(field.load() as usize)
+    }
+
+    /// A field of 8 bytes.
+    #[inline(always)]
+    pub fn u64(self, field: &Global<u64>) -> u64 {
+        // SAFETY: the verifier checks the load against the structure's BTF, and the kernel catches a fault.
+        unsafe { self.at(field).cast::<u64>().read_volatile() }
+    }
+
+    /// A field of 4 bytes.
+    #[inline(always)]
+    pub fn u32(self, field: &Global<u64>) -> u32 {
+        // SAFETY: as in `u64`.
+        unsafe { self.at(field).cast::<u32>().read_volatile() }
+    }
+
+    /// A field that points to another structure.
+    #[inline(always)]
+    pub fn follow(self, field: &Global<u64>) -> Self {
+        // SAFETY: as in `u64`.
+        Self(unsafe { self.at(field).cast::<*const u8>().read_volatile() })
+    }
+
+    /// Whether the pointer is null.
+    #[inline(always)]
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+}
+
+/// A thread.
+#[derive(Clone, Copy)]
+pub struct Task(Kernel);
+
+impl Task {
+    /// The thread that runs.
+    #[inline(always)]
+    pub fn current() -> Self {
+        // SAFETY: the helper has no precondition.
+        Self(Kernel::new(unsafe { bpf_get_current_task_btf() }))
+    }
+
+    /// A thread that a tracepoint names.
+    #[inline(always)]
+    pub const fn new(task: *const task_struct) -> Self {
+        Self(Kernel::new(task))
+    }
+
+    /// As the helpers want it.
+    #[inline(always)]
+    pub const fn as_ptr(self) -> *mut task_struct {
+        self.0.as_ptr().cast_mut().cast()
+    }
+
+    /// The `task_struct`.
+    #[inline(always)]
+    pub const fn fields(self) -> Kernel {
+        self.0
+    }
+
+    /// Thread id in the initial pid namespace.
+    #[inline(always)]
+    pub fn tid(self) -> u32 {
+        self.0.u32(&TASK_PID)
+    }
+
+    /// Thread group id in the initial pid namespace.
+    #[inline(always)]
+    pub fn pid(self) -> u32 {
+        self.0.u32(&TASK_TGID)
+    }
+
+    /// When its process began, in ns of `CLOCK_BOOTTIME`.
+    #[inline(always)]
+    pub fn process_start(self) -> u64 {
+        self.0.follow(&TASK_LEADER).u64(&TASK_START_BOOTTIME)
+    }
+}

@@ -1,0 +1,188 @@
+//! Fork, exec, exit, and mappings of executable files: the control ring.
+//!
+//! Mappings are seen by `fentry` on `perf_event_mmap`, which the kernel calls for every new or newly executable
+//! mapping, after it is made. The other ways were weighed: kprobes are missing from some kernels; `sys_exit` would tax
+//! every system call of the host; perf's own MMAP2 records need one more event with its own ring per thread or CPU,
+//! unordered against these; a probe on the dynamic linker misses JITs and static programs. This one costs the host a
+//! few ns per `mmap`. The kernel gives programs here no full path: the record carries the file's name, and the
+//! collector completes it from `/proc/PID/map_files`.
+
+use core::ffi::c_void;
+
+use aya_ebpf::EbpfContext;
+use aya_ebpf::bindings::{BPF_NOEXIST, task_struct};
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::helpers::generated::bpf_probe_read_kernel_str;
+use aya_ebpf::programs::BtfTracePointContext;
+use scalpel_common::kernel::{
+    ControlKind, ControlRecord, LossClass, MAX_PATH, Settings, WatchedProcess, settings_flags,
+};
+
+use crate::fields::{
+    BPRM_FILENAME, DENTRY_NAME, EXIT_TELLS_LAST, FILE_DENTRY, Kernel, SIGNAL_LIVE, TASK_COMM,
+    TASK_EXIT_CODE, TASK_SIGNAL, Task, VMA_END, VMA_FILE, VMA_FLAGS, VMA_PGOFF, VMA_START,
+};
+use crate::maps::{CONTROL_RING, WATCHED};
+use crate::{emit, thread};
+
+/// `VM_EXEC` of the kernel's `vm_flags`.
+const VM_EXEC: u64 = 4;
+
+/// Length of `task_struct.comm`.
+const COMM: u32 = 16;
+
+/// A thread or process was born.
+#[inline(always)]
+pub fn fork(parent: *const task_struct, child: *const task_struct) {
+    let (parent, child) = (Task::new(parent), Task::new(child));
+    let Some(settings) = watching(parent.pid()) else {
+        return;
+    };
+    let is_process = child.pid() != parent.pid();
+    if is_process && settings.flags & settings_flags::FOLLOW_FORKS != 0 {
+        follow(child);
+    }
+    send(ControlKind::Fork, parent, |record| {
+        record.address = child.process_start();
+        record.other_pid = child.pid();
+        record.other_tid = child.tid();
+        name(record, child);
+    });
+}
+
+/// The child is watched before it runs its first instruction: the tracepoint comes before it is woken.
+#[inline(always)]
+fn follow(child: Task) {
+    let process = WatchedProcess {
+        start_time: child.process_start(),
+        ..WatchedProcess::default()
+    };
+    if WATCHED
+        .insert(child.pid(), process, u64::from(BPF_NOEXIST))
+        .is_err()
+    {
+        emit::lost(LossClass::Control, 0);
+    }
+}
+
+/// A process replaced its program.
+#[inline(always)]
+pub fn exec(task: *const task_struct, program: *const c_void) {
+    let task = Task::new(task);
+    if watching(task.pid()).is_none() {
+        return;
+    }
+    if let Some(process) = WATCHED.get_ptr_mut(&task.pid()) {
+        // SAFETY: the entry is only written here and where it is made, and one process runs one exec at a time.
+        unsafe { (*process).exec_epoch += 1 };
+    }
+    send(ControlKind::Exec, task, |record| {
+        record.address = task.process_start();
+        path(
+            record,
+            Kernel::new(program).u64(&BPRM_FILENAME) as *const u8,
+            MAX_PATH as u32,
+        );
+    });
+}
+
+/// A thread ended.
+#[inline(always)]
+pub fn exit(ctx: &BtfTracePointContext) {
+    let task = Task::new(ctx.arg(0));
+    let pid = task.pid();
+    if watching(pid).is_none() {
+        return;
+    }
+    let last = is_last(ctx, task);
+    send(ControlKind::Exit, task, |record| {
+        record.value = u64::from(task.fields().u32(&TASK_EXIT_CODE));
+        record.other_pid = u32::from(last);
+        name(record, task);
+    });
+    if last {
+        // A reused pid is a stranger again. Its absence is no news to anybody.
+        let _gone = WATCHED.remove(&pid);
+    }
+}
+
+/// Whether the thread is the last of its process. Older kernels do not say so: there two threads that end at the same
+/// moment may both see none alive.
+#[inline(always)]
+fn is_last(ctx: &BtfTracePointContext, task: Task) -> bool {
+    if EXIT_TELLS_LAST.load() != 0 {
+        // SAFETY: the loader saw in the kernel's BTF that the tracepoint has this argument.
+        unsafe { ctx.as_ptr().cast::<u64>().add(1).read_volatile() & 1 != 0 }
+    } else {
+        task.fields().follow(&TASK_SIGNAL).u32(&SIGNAL_LIVE) == 0
+    }
+}
+
+/// The running process mapped something, or changed the protection of a mapping.
+#[inline(always)]
+pub fn map(vma: *const c_void) {
+    let vma = Kernel::new(vma);
+    if vma.u64(&VMA_FLAGS) & VM_EXEC == 0 {
+        return;
+    }
+    let task = Task::current();
+    let file = vma.follow(&VMA_FILE);
+    if file.is_null() || watching(task.pid()).is_none() {
+        return;
+    }
+    let (start, end) = (vma.u64(&VMA_START), vma.u64(&VMA_END));
+    let offset = vma.u64(&VMA_PGOFF) << 12;
+    let file_name = file.follow(&FILE_DENTRY).u64(&DENTRY_NAME);
+    send(ControlKind::Map, task, |record| {
+        record.address = start;
+        record.length = end.wrapping_sub(start);
+        record.value = offset;
+        path(record, file_name as *const u8, MAX_PATH as u32);
+    });
+}
+
+#[inline(always)]
+fn watching(pid: u32) -> Option<&'static Settings> {
+    let settings = thread::settings()?;
+    thread::is_watched(settings, pid).then_some(settings)
+}
+
+/// Control records are few and matter: each wakes the collector.
+#[inline(always)]
+fn send(kind: ControlKind, task: Task, fill: impl FnOnce(&mut ControlRecord)) {
+    let Some(mut slot) = CONTROL_RING.reserve(0) else {
+        return emit::lost(LossClass::Control, 0);
+    };
+    let record = slot.write(ControlRecord {
+        // SAFETY: the helper has no precondition.
+        time: unsafe { bpf_ktime_get_ns() },
+        address: 0,
+        length: 0,
+        value: 0,
+        kind: kind as u32,
+        pid: task.pid(),
+        tid: task.tid(),
+        other_pid: 0,
+        other_tid: 0,
+        path_len: 0,
+        path: [0; MAX_PATH],
+    });
+    fill(record);
+    slot.submit(0);
+}
+
+/// The thread's name.
+#[inline(always)]
+fn name(record: &mut ControlRecord, task: Task) {
+    path(record, task.fields().at(&TASK_COMM), COMM);
+}
+
+/// A string of the kernel, cut to `room`.
+#[inline(always)]
+fn path(record: &mut ControlRecord, source: *const u8, room: u32) {
+    let target: *mut c_void = record.path.as_mut_ptr().cast();
+    // SAFETY: the helper writes at most `room` bytes, which `path` has.
+    let length = unsafe { bpf_probe_read_kernel_str(target, room, source.cast()) };
+    // The length counts the closing zero.
+    record.path_len = if length > 0 { length as u32 - 1 } else { 0 };
+}
