@@ -6,6 +6,17 @@ use anyhow::Result;
 
 use crate::{apt, cmd};
 
+/// What the tests and the bench record, with the libraries that they look into: private copies.
+pub(crate) const PROJECTS: &[&str] = &[
+    "postgresql-15",
+    "postgresql-client-15",
+    "libpq5",
+    "redis-server",
+    "redis-tools",
+    "sqlite3",
+    "libsqlite3-0",
+];
+
 /// Where the packages of the real projects lie.
 pub(crate) fn folder() -> PathBuf {
     cmd::target().join("real/debs")

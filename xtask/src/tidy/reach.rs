@@ -37,7 +37,12 @@ const FENCES: &[Fence] = &[
     },
     Fence {
         name: "clap",
-        may: &["scalpel-user/src/cli", "scalpel-user/src/main.rs", "xtask/"],
+        may: &[
+            "scalpel-user/src/cli/",
+            "scalpel-user/src/commands/",
+            "scalpel-user/src/main.rs",
+            "xtask/",
+        ],
     },
 ];
 

@@ -55,7 +55,22 @@ impl File {
 
     /// The tokens of Rust source, without those of tests.
     pub(super) fn tokens(&self) -> Vec<Token> {
+        if self.is_tests() {
+            return Vec::new();
+        }
         tokens(&self.text)
+    }
+
+    /// Whether it is a test module in a file of its own.
+    fn is_tests(&self) -> bool {
+        self.path.ends_with("/tests.rs")
+            || self.path.contains("/src/") && self.path.contains("/tests/")
+    }
+
+    /// Lines of Rust source before its tests.
+    pub(super) fn lines_of_code(&self) -> usize {
+        let lines = self.text.lines();
+        lines.take_while(|line| *line != "#[cfg(test)]").count()
     }
 }
 
