@@ -4,8 +4,8 @@ use std::process::Command;
 
 use anyhow::ensure;
 use scalpel_tests::catalog::{
-    ALTSTACK, BACKTRACES, COROUTINES, GOROUTINES, JUMP, PANICS, RECOVERS, SANDBOXED, SIGNALS,
-    THREADS, THROWS, VFORKS,
+    ALTSTACK, BACKTRACES, COROUTINES, FIBERS, GOROUTINES, JUMP, PANICS, RECOVERS, SANDBOXED,
+    SIGNALS, THREADS, THROWS, VFORKS,
 };
 use scalpel_tests::child;
 use scalpel_tests::fixture::Fixture;
@@ -14,7 +14,7 @@ use scalpel_tests::suite::{Outcome, Suite};
 use scalpel_tests::target::Target;
 use scalpel_tests::truth::Truth;
 
-const DANGEROUS: [(Fixture, &str, &str); 14] = [
+const DANGEROUS: [(Fixture, &str, &str); 16] = [
     (THROWS, "", "a C++ program that throws through three frames"),
     (BACKTRACES, "", "a C++ program that walks its stack"),
     (PANICS, "", "a Rust program that panics and catches"),
@@ -31,6 +31,12 @@ const DANGEROUS: [(Fixture, &str, &str); 14] = [
         COROUTINES,
         "near",
         "coroutines on stacks within the main stack",
+    ),
+    (FIBERS, "", "coroutines on stacks mapped below a thread's"),
+    (
+        FIBERS,
+        "near",
+        "coroutines on ever deeper stacks within the main stack",
     ),
     (JUMP, "", "longjmp over probed frames"),
     (
@@ -62,6 +68,45 @@ pub(crate) fn add(suite: &mut Suite) {
             move || by_default(&program, scenario),
         );
     }
+    suite.test(
+        "exits",
+        "coroutines survive when nothing else is probed",
+        only_the_coroutines,
+    );
+}
+
+/// Only the functions that run on foreign stacks: no probed frame below tells the guard that something is odd.
+fn only_the_coroutines() -> Outcome {
+    for (program, scenario) in [
+        (COROUTINES, "near"),
+        (COROUTINES, ""),
+        (FIBERS, "near"),
+        (FIBERS, ""),
+    ] {
+        let copy = program.copy()?;
+        let scenario: Vec<&str> = Some(scenario)
+            .into_iter()
+            .filter(|s| !s.is_empty())
+            .collect();
+        let plain = child::run(with_args(copy.path(), &scenario))?;
+        let record =
+            crate::exact(copy.directory()).args(["-f", "body", "-f", "step", "-f", "give_way"]);
+        let recorded = record
+            .command(copy.path(), &scenario)?
+            .expect_code(plain.code())?;
+        ensure!(
+            recorded.ended.stdout == plain.stdout,
+            "output changed:\n{}\n{}",
+            plain.stdout,
+            recorded.ended.stdout
+        );
+        let mut truth = Truth::of(&plain.stdout)?;
+        truth
+            .calls
+            .retain(|name, _| ["body", "step", "give_way"].contains(&name.as_str()));
+        recorded.report()?.counts_agree_with(&truth)?;
+    }
+    Ok(())
 }
 
 fn launched(program: &Fixture, scenario: &str, exits: &str) -> Outcome {

@@ -66,6 +66,8 @@ pub const RECOVERS: Fixture = Fixture::c("recovers", &["recovers.c"]);
 pub const SANDBOXED: Fixture = Fixture::c("sandboxed", &["sandboxed.c"]);
 /// Children on the parent's stack.
 pub const VFORKS: Fixture = Fixture::c("vforks", &["vforks.c"]);
+/// Coroutines close below the running stack.
+pub const FIBERS: Fixture = Fixture::c("fibers", &["fibers.c"]);
 /// Threads: early, late, returning, exiting, cancelled.
 pub const THREADS: Fixture = Fixture::c("threads", &["threads.c"]);
 /// A burner and a sleeper that measure themselves.
@@ -110,8 +112,8 @@ pub const BUSY: Fixture = Fixture::c("busy", &["busy.c"]);
 pub const FLOOD: Fixture = Fixture::c("flood", &["flood.c"]);
 
 /// Programs that run to their end by themselves and account for themselves.
-pub const PROGRAMS: [Fixture; 22] = [
-    CALLS, OFFSETS, STRIPPED, TAIL, RECOVERS, SANDBOXED, VFORKS, JUMP, SIGNALS, ALTSTACK,
+pub const PROGRAMS: [Fixture; 23] = [
+    CALLS, OFFSETS, STRIPPED, TAIL, RECOVERS, SANDBOXED, VFORKS, FIBERS, JUMP, SIGNALS, ALTSTACK,
     COROUTINES, THREADS, TIMES, SPLIT, THROWS, BACKTRACES, PANICS, GOROUTINES, SHAPES, TWINS,
     FORKS, FLOOD,
 ];
