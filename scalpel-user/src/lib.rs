@@ -10,6 +10,7 @@ pub mod event;
 pub mod exit;
 pub mod function;
 pub mod genome;
+pub mod image;
 pub mod input;
 pub mod kernel;
 pub mod log;

@@ -1,0 +1,132 @@
+//! What the file as a whole was written in, and whose exceptions pass through it.
+//!
+//! By evidence in the file being probed: build information, personality routines, the compiler's comment.
+
+use gimli::Pointer;
+use rustc_hash::FxHashMap;
+
+use super::dynamic::{Dynamic, Slot};
+use super::elf::ElfFile;
+use super::plt;
+use super::symbols::RawSymbol;
+use super::unwind::Unwind;
+use crate::function::Language;
+
+/// A personality routine: code that an unwinder asks, for each frame, whether it stops the exception.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Personality {
+    /// `__gxx_personality_v0`.
+    Cpp,
+    /// `rust_eh_personality`.
+    Rust,
+    /// `__gcc_personality_v0`: clean-ups of C code at thread cancellation; it never stops an exception.
+    CCleanup,
+    /// Another one, by name.
+    Other(String),
+    /// A routine without a name.
+    Unnamed,
+}
+
+impl Personality {
+    fn of(name: &str) -> Self {
+        match name {
+            "__gxx_personality_v0" => Self::Cpp,
+            "rust_eh_personality" => Self::Rust,
+            "__gcc_personality_v0" => Self::CCleanup,
+            _ if name.contains("rust_eh_personality") => Self::Rust,
+            _ => Self::Other(name.to_owned()),
+        }
+    }
+
+    /// Whether exceptions are thrown or caught where this routine is used.
+    pub const fn throws(&self) -> bool {
+        !matches!(self, Self::CCleanup)
+    }
+}
+
+/// The personality routines of the image, sorted, each once.
+pub(super) fn personalities(
+    elf: &ElfFile<'_>,
+    dynamic: &Dynamic<'_>,
+    unwind: &Unwind,
+    symbols: &[RawSymbol],
+) -> Vec<Personality> {
+    let names: FxHashMap<u64, &str> = symbols
+        .iter()
+        .map(|symbol| (symbol.vaddr, &*symbol.name))
+        .collect();
+    let mut found: Vec<Personality> = unwind
+        .personalities
+        .iter()
+        .map(|&pointer| resolve(elf, dynamic, pointer, &names))
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// A direct pointer is the routine or its import stub; an indirect one is a word that the loader fills.
+fn resolve(
+    elf: &ElfFile<'_>,
+    dynamic: &Dynamic<'_>,
+    pointer: Pointer,
+    names: &FxHashMap<u64, &str>,
+) -> Personality {
+    let slot = match pointer {
+        Pointer::Direct(vaddr) => {
+            match plt::stub_target_word(elf, vaddr).and_then(|word| dynamic.slots.get(&word)) {
+                Some(&slot) => slot,
+                None => Slot::Local(vaddr),
+            }
+        }
+        Pointer::Indirect(word) => match dynamic.slots.get(&word) {
+            Some(&slot) => slot,
+            None => Slot::Local(elf.word_at(word).unwrap_or_default()),
+        },
+    };
+    match slot {
+        Slot::Import(import) => Personality::of(import.name),
+        Slot::Local(vaddr) | Slot::Resolved(vaddr) => names
+            .get(&vaddr)
+            .map_or(Personality::Unnamed, |name| Personality::of(name)),
+    }
+}
+
+/// Whether the file was linked by Go: looked for in the file itself, because a flag or a name can be wrong.
+pub(super) fn is_go(elf: &ElfFile<'_>, symbols: &[RawSymbol]) -> bool {
+    const BUILD_INFO: &[u8] = b"\xff Go buildinf:";
+    let section = [".go.buildinfo", ".gopclntab", ".data.rel.ro.gopclntab"]
+        .iter()
+        .any(|name| elf.section(name).is_some());
+    let symbol = || {
+        symbols
+            .iter()
+            .any(|symbol| matches!(&*symbol.name, "runtime.goexit" | "runtime.morestack"))
+    };
+    // Without section headers: the build information is the first thing in a writable segment, 16-byte aligned.
+    let in_data = || {
+        let data = elf
+            .segments
+            .iter()
+            .filter(|segment| segment.writable)
+            .filter_map(|s| elf.bytes_from(s.vaddr));
+        data.flat_map(|bytes| bytes.chunks(16))
+            .any(|chunk| chunk.starts_with(BUILD_INFO))
+    };
+    section || symbol() || (elf.sections.is_empty() && in_data())
+}
+
+/// The language of functions whose own name does not tell.
+pub(super) fn of_file(elf: &ElfFile<'_>, go: bool) -> Language {
+    if go {
+        return Language::Go;
+    }
+    let (_, comment) = elf.section(".comment").unwrap_or_default();
+    let comment = String::from_utf8_lossy(comment);
+    // C++ and Rust functions carry their language in their mangled names: what is left of them is C.
+    if comment.contains("GCC:") || comment.contains("clang version") {
+        Language::C
+    } else {
+        Language::Native
+    }
+}

@@ -1,0 +1,244 @@
+//! An executable file as the tracer needs it: its functions, a safe and cheap place to probe each, and whether the
+//! end of a call can be seen without harm.
+//!
+//! Pure over bytes: opens no file (separate debug files come through [`DebugFiles`]), knows no process but by the
+//! facts it is given, and never panics on foreign bytes. What it cannot prove it refuses, with the reason.
+
+mod bits;
+mod closure;
+mod debug_files;
+mod dynamic;
+mod elf;
+mod error;
+mod exits;
+mod flow;
+mod functions;
+mod language;
+mod names;
+mod nothrow;
+mod plan;
+mod plt;
+mod probe;
+mod returns;
+mod select;
+mod site;
+mod state;
+mod symbols;
+mod tables;
+mod text;
+mod unwind;
+
+use std::fmt;
+use std::sync::OnceLock;
+
+pub use debug_files::{DebugFiles, NoDebugFiles};
+pub use elf::ImageKind;
+pub use error::ImageError;
+pub use exits::{ExitPlan, ExitReason, ExitRequest, ProcessFacts};
+pub use functions::{ImageFunction, NameOrigin};
+pub use language::Personality;
+pub use names::Part;
+pub use plan::{ExitPolicy, SitePlan, is_cheap, plan_sites};
+pub use probe::{SiteCost, Unprobeable};
+pub use select::{Pattern, SelectError, near_misses, select};
+pub use site::{Site, SiteReason, SiteRefusal, Stop};
+pub use text::Disassembler;
+
+use closure::Reach;
+use dynamic::{Dynamic, Slot};
+use elf::ElfFile;
+use flow::Flow;
+use unwind::Unwind;
+
+/// Version of a kernel: `6.18.44` is `KernelRelease(6, 18, 44)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KernelRelease(pub u16, pub u16, pub u16);
+
+impl KernelRelease {
+    /// The numbers at the start of `uname -r`; missing ones are 0.
+    pub fn parse(release: &str) -> Self {
+        let mut numbers = release
+            .split(|c: char| !c.is_ascii_digit())
+            .map(|part| part.parse().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0);
+        Self(next(), next(), next())
+    }
+}
+
+impl fmt::Display for KernelRelease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+/// A parsed executable or shared library; borrows its bytes.
+///
+/// Parsing reads headers, symbols and unwind tables. The pass over all instructions that [`plan_sites`] needs is made
+/// once, when it is first asked for.
+pub struct Image<'d> {
+    elf: ElfFile<'d>,
+    dynamic: Dynamic<'d>,
+    unwind: Unwind,
+    functions: Vec<ImageFunction>,
+    personalities: Vec<Personality>,
+    go: bool,
+    flow: OnceLock<(Flow, Vec<Option<Reach>>)>,
+}
+
+/// What the pass over the instructions found.
+pub(self) struct Analysis<'i> {
+    flow: &'i Flow,
+    reach: &'i [Option<Reach>],
+    unwind: &'i Unwind,
+}
+
+impl fmt::Debug for Image<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image")
+            .field("kind", &self.kind())
+            .field("functions", &self.functions.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'d> Image<'d> {
+    /// Parses an ELF file. `path` is where the process sees it: its last component names functions that have no name,
+    /// and separate debug files are looked for beside it.
+    pub fn parse(
+        data: &'d [u8],
+        path: &str,
+        debug_files: &dyn DebugFiles,
+    ) -> Result<Self, ImageError> {
+        let elf = ElfFile::parse(data)?;
+        if !elf.segments.iter().any(|segment| segment.executable) {
+            return Err(ImageError::NoCode);
+        }
+        let dynamic = Dynamic::parse(&elf);
+        let unwind = Unwind::parse(&elf);
+        let symbols = read_symbols(&elf, &dynamic, path, debug_files);
+        let go = language::is_go(&elf, &symbols);
+        let personalities = language::personalities(&elf, &dynamic, &unwind, &symbols);
+        let module = path.rsplit('/').next().unwrap_or(path);
+        let functions = functions::collect(
+            &elf,
+            &dynamic,
+            symbols,
+            &unwind,
+            module,
+            language::of_file(&elf, go),
+        );
+        Ok(Self {
+            elf,
+            dynamic,
+            unwind,
+            functions,
+            personalities,
+            go,
+            flow: OnceLock::new(),
+        })
+    }
+
+    /// All functions, by rising address.
+    pub fn functions(&self) -> &[ImageFunction] {
+        &self.functions
+    }
+
+    /// Index of the function that a link-time address belongs to.
+    pub fn function_at(&self, vaddr: u64) -> Option<usize> {
+        closure::containing(&self.functions, vaddr).map(|index| index as usize)
+    }
+
+    /// How the loader treats the file.
+    pub fn kind(&self) -> ImageKind {
+        self.elf.kind()
+    }
+
+    /// Build-id as lower-case hex; empty if there is none.
+    pub fn build_id(&self) -> String {
+        self.elf
+            .build_id()
+            .map(debug_files::hex)
+            .unwrap_or_default()
+    }
+
+    /// Link-time address of the program's first instruction; 0 for most libraries.
+    pub fn entry_point(&self) -> u64 {
+        self.elf.entry_point()
+    }
+
+    /// Whether Go linked it.
+    pub const fn is_go(&self) -> bool {
+        self.go
+    }
+
+    /// The personality routines that its unwind table names.
+    pub fn personalities(&self) -> &[Personality] {
+        &self.personalities
+    }
+
+    /// Whether exceptions or panics are thrown or caught in it: by the personality routines it names.
+    pub fn can_throw(&self) -> bool {
+        self.personalities.iter().any(Personality::throws)
+    }
+
+    /// File offset of a link-time address of code, in bytes.
+    pub fn file_offset(&self, vaddr: u64) -> Option<u64> {
+        self.elf.code_offset(vaddr)
+    }
+
+    /// The bytes of a function.
+    pub(self) fn code(&self, function: &ImageFunction) -> &'d [u8] {
+        self.elf
+            .bytes_at(function.vaddr, function.size)
+            .unwrap_or_default()
+    }
+
+    /// Name of the import that the loader writes into a word.
+    pub(self) fn import_at(&self, word: u64) -> Option<&'d str> {
+        match self.dynamic.slots.get(&word)? {
+            Slot::Import(import) => Some(import.name),
+            _ => None,
+        }
+    }
+
+    pub(self) fn analysis(&self) -> Analysis<'_> {
+        let (flow, reach) = self.flow.get_or_init(|| {
+            let flow = Flow::analyse(&self.elf, &self.dynamic, &self.unwind, &self.functions);
+            let reach = closure::reach(&self.functions, &flow);
+            (flow, reach)
+        });
+        Analysis {
+            flow,
+            reach,
+            unwind: &self.unwind,
+        }
+    }
+}
+
+/// Symbols of the file, of its debug file, and of `.gnu_debugdata` where there is no full table.
+fn read_symbols(
+    elf: &ElfFile<'_>,
+    dynamic: &Dynamic<'_>,
+    path: &str,
+    debug_files: &dyn DebugFiles,
+) -> Vec<symbols::RawSymbol> {
+    let mut found = Vec::new();
+    symbols::read_symtab(elf, NameOrigin::Symtab, &mut found);
+    let stripped = found.is_empty();
+    symbols::read_dynsym(dynamic, &mut found);
+    if !stripped {
+        return found;
+    }
+    let separate = debug_files::find(elf, path, debug_files);
+    if let Some(debug) = separate
+        .as_ref()
+        .and_then(|bytes| ElfFile::parse((**bytes).as_ref()).ok())
+    {
+        symbols::read_symtab(&debug, NameOrigin::DebugFile, &mut found);
+    } else if let Some(unpacked) = debug_files::unpack_mini_debug_info(elf)
+        && let Ok(mini) = ElfFile::parse(&unpacked)
+    {
+        symbols::read_symtab(&mini, NameOrigin::MiniDebugInfo, &mut found);
+    }
+    found
+}
