@@ -2,6 +2,7 @@
 mod apt;
 mod cmd;
 mod debs;
+mod picture;
 mod record;
 mod test;
 mod tidy;
@@ -21,6 +22,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Draw the README's picture from a real recording.
+    Picture(picture::Options),
     /// Build scalpel-ebpf in release mode and run `scalpel-ebpf record` as root.
     Record(record::Options),
     /// Run every check and every test, installing what they need.
@@ -31,6 +34,7 @@ enum Task {
 
 fn run(task: Task) -> Result<ExitCode> {
     match task {
+        Task::Picture(options) => picture::run(&options),
         Task::Record(options) => record::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Tidy(options) => tidy::run(&options),
