@@ -7,7 +7,9 @@ use std::io;
 
 use anyhow::Error;
 
+use crate::kernel::KernelError;
 use crate::plan::PlanError;
+use crate::target::TargetError;
 
 /// How a command ended that could do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,16 @@ fn classify(error: &(dyn std::error::Error + 'static)) -> Option<Trouble> {
     if error.is::<PlanError>() {
         return Some(Trouble::Other);
     }
+    if let Some(error) = error.downcast_ref::<TargetError>() {
+        return Some(if error.is_not_permitted() {
+            Trouble::NotPermitted
+        } else {
+            Trouble::NoTarget
+        });
+    }
+    if let Some(error) = error.downcast_ref::<KernelError>() {
+        return matches!(error, KernelError::ProcessGone(_)).then_some(Trouble::NoTarget);
+    }
     if let Some(error) = error.downcast_ref::<io::Error>() {
         return match error.kind() {
             io::ErrorKind::BrokenPipe => Some(Trouble::NobodyReads),
@@ -72,6 +84,7 @@ mod tests {
     use anyhow::Context;
 
     use super::*;
+    use crate::event::Pid;
 
     #[test]
     fn codes_are_as_promised() {
@@ -90,5 +103,20 @@ mod tests {
         check(io(io::ErrorKind::PermissionDenied), 3);
         check(io(io::ErrorKind::BrokenPipe).context("more"), 0);
         check(Err(Error::msg("anything")), 2);
+        check(Err(TargetError::NoSuchProcess { pid: Pid(1) }.into()), 4);
+        let what = || "maps".into();
+        check(
+            Err(TargetError::NotPermitted {
+                pid: Pid(1),
+                uid: 0,
+                what: what(),
+            }
+            .into()),
+            3,
+        );
+        check(
+            Err(Error::new(KernelError::ProcessGone(1)).context("attaching")),
+            4,
+        );
     }
 }

@@ -3,13 +3,16 @@
 // `unsafe` lives in `kernel/` only, which allows it for itself.
 #![deny(unsafe_code)]
 
+pub mod caps;
 pub mod cli;
 pub mod commands;
 pub mod decode;
+pub mod doctor;
 pub mod event;
 pub mod exit;
 pub mod function;
 pub mod genome;
+pub mod host;
 pub mod image;
 pub mod input;
 pub mod kernel;

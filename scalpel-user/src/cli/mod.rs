@@ -9,12 +9,14 @@ mod record;
 mod replay;
 mod report;
 
+use std::fmt;
+
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::output::When;
 
 pub use doctor::DoctorArgs;
-pub use glue::{CompletionsArgs, ManArgs};
+pub use glue::{CompletionsArgs, ManArgs, completion_script, write_manual};
 pub use list::{ListArgs, ListKind};
 pub use record::{AttachArg, ExitsArg, RecordArgs};
 pub use replay::ReplayArgs;
@@ -29,8 +31,7 @@ pub use report::{ByArg, ReportArgs, SortArg, TreeArg};
     max_term_width = 100,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = EXAMPLES,
-    after_long_help = EXIT_CODES
+    after_help = EXAMPLES
 )]
 pub struct Cli {
     /// Flags that every command takes.
@@ -41,14 +42,38 @@ pub struct Cli {
     pub command: Command,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  sudo scalpel-ebpf record -p 4711             watch a running process until Ctrl-C
-  sudo scalpel-ebpf record -- ./server --port 80
-  scalpel-ebpf report                          what ran, called by whom, at what cost
-  sudo scalpel-ebpf doctor                     what this kernel and CPU can do";
+impl Cli {
+    /// The command line of this process, or what to print instead and the exit code for it.
+    pub fn typed() -> Result<Self, NotACommand> {
+        Self::try_parse().map_err(NotACommand)
+    }
 
-const EXIT_CODES: &str = "\
+    /// A command line made of `words`, the program's name first.
+    pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, NotACommand> {
+        Self::try_parse_from(words).map_err(NotACommand)
+    }
+}
+
+/// Nothing to carry out: `--help`, `--version`, or a mistake.
+#[derive(Debug)]
+pub struct NotACommand(clap::Error);
+
+impl NotACommand {
+    /// Prints it where it belongs (help to stdout, mistakes to stderr), and gives the exit code.
+    pub fn print(&self) -> u8 {
+        // Whoever closed the stream does not want to read it.
+        drop(self.0.print());
+        u8::try_from(self.0.exit_code()).unwrap_or(2)
+    }
+}
+
+impl fmt::Display for NotACommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+const EXAMPLES: &str = "\
 Examples:
   sudo scalpel-ebpf record -p 4711             watch a running process until Ctrl-C
   sudo scalpel-ebpf record -- ./server --port 80

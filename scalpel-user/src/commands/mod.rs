@@ -1,6 +1,8 @@
 //! One file a command: carries a plan out and says how it went.
 
+mod doctor;
 mod glue;
+mod list;
 
 use crate::exit::Outcome;
 use crate::output::Output;
@@ -9,8 +11,10 @@ use crate::plan::Plan;
 /// Carries `plan` out.
 pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
     match plan {
+        Plan::List(plan) => list::run(&plan, output),
+        Plan::Doctor { pid, json } => doctor::run(pid, json, output),
         Plan::Completions(shell) => glue::completions(shell, output),
         Plan::Man(dir) => glue::man(&dir),
-        _ => anyhow::bail!("not built in yet"),
+        Plan::Record(_) | Plan::Report(_) | Plan::Replay(_) => anyhow::bail!("not built in yet"),
     }
 }

@@ -4,6 +4,7 @@
 
 mod file;
 mod owner;
+pub mod table;
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;

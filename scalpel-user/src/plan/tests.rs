@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use clap::Parser;
-
 use super::*;
 
 fn planned(line: &str) -> Result<Plan, PlanError> {
     let words = std::iter::once("scalpel-ebpf").chain(line.split_whitespace());
-    plan(Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}")))
+    plan(Cli::of_words(words).unwrap_or_else(|error| panic!("{line}: {error}")))
         .map(|(plan, _)| plan)
 }
 

@@ -190,8 +190,12 @@ mod tests {
             .arg("100")
             .spawn()
             .unwrap();
-        std::fs::remove_file(&program).unwrap();
         let process = Process::open(Pid(child.id())).unwrap();
+        // `spawn` may return before the kernel has mapped the program.
+        while process.exe().unwrap() != program || process.images().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        std::fs::remove_file(&program).unwrap();
         let images = process.images().unwrap();
         let main = images.iter().find(|image| image.main);
         child.kill().unwrap();

@@ -30,7 +30,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("caps", &[]),
     ("plan", &["caps", "cli", "image", "target"]),
     ("host", &["caps"]),
-    ("doctor", &["caps", "image", "kernel", "target"]),
+    ("doctor", &["caps", "image", "kernel", "output", "target"]),
     ("output", &[]),
     ("cli", &["plan"]),
     ("commands", &["*"]),
