@@ -8,6 +8,8 @@ use crate::output::table::{Align, Table};
 use crate::plan::{ListPlan, words::Pattern};
 use crate::target::{Found, processes};
 
+type NameTest = Box<dyn Fn(&str) -> bool>;
+
 #[derive(Serialize)]
 struct Row<'a> {
     pid: u32,
@@ -77,7 +79,7 @@ fn table(rows: &[Row<'_>], output: &Output) -> String {
 }
 
 /// A test of names: a glob also finds a name that merely contains it, as a shell user expects of `list processes redis`.
-fn matcher(pattern: Option<&Pattern>) -> anyhow::Result<Box<dyn Fn(&str) -> bool>> {
+fn matcher(pattern: Option<&Pattern>) -> anyhow::Result<NameTest> {
     Ok(match pattern {
         None => Box::new(|_| true),
         Some(Pattern::Regex(regex)) => {
