@@ -73,6 +73,31 @@ impl Losses {
     }
 }
 
+const WORDS: [(LossClass, &str); 6] = [
+    (LossClass::Enter, "enter"),
+    (LossClass::Exit, "exit"),
+    (LossClass::Sample, "sample"),
+    (LossClass::Control, "control"),
+    (LossClass::ThreadState, "thread-state"),
+    (LossClass::ReturnRefused, "return-refused"),
+];
+
+/// Stable word of a loss class, in files and JSON.
+pub fn word(class: LossClass) -> &'static str {
+    WORDS
+        .iter()
+        .find(|(known, _)| *known == class)
+        .map_or("other", |(_, word)| word)
+}
+
+/// Reverse of [`word`].
+pub fn class_of(word: &str) -> Option<LossClass> {
+    WORDS
+        .iter()
+        .find(|(_, known)| *known == word)
+        .map(|(class, _)| *class)
+}
+
 #[cfg(test)]
 mod tests {
     use super::Losses;

@@ -7,7 +7,7 @@ pub mod assemble;
 pub mod loss;
 pub mod store;
 pub mod totals;
-mod walk;
+pub(crate) mod walk;
 
 use std::collections::BTreeMap;
 

@@ -166,3 +166,76 @@ fn add(sum: &mut Metrics, metrics: &Metrics, outermost: bool) {
         ..*metrics
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{edges, functions, per_context};
+    use crate::event::FuncId;
+    use crate::genome::Genome;
+    use crate::genome::tests::any_genome;
+    use crate::tree::{ContextId, Metrics};
+
+    /// Total wall time of a function by definition: every context that has none of its own kind above it.
+    fn total_by_definition(genome: &Genome, func: FuncId) -> u64 {
+        let contexts = &genome.tree.contexts;
+        let outermost = |context: ContextId| {
+            let mut at = contexts[context.0 as usize].parent;
+            while at != ContextId::ROOT && contexts[at.0 as usize].func != Some(func) {
+                at = contexts[at.0 as usize].parent;
+            }
+            at == ContextId::ROOT && contexts[context.0 as usize].func == Some(func)
+        };
+        genome
+            .tree
+            .cells
+            .iter()
+            .filter(|cell| outermost(cell.context))
+            .map(|cell| cell.metrics.total_wall_ns)
+            .sum()
+    }
+
+    proptest! {
+        #[test]
+        fn self_and_children_add_up_to_total_in_every_context(genome in any_genome()) {
+            let own = per_context(&genome.tree, |_| true);
+            let mut sums: Vec<u64> = own.iter().map(|m| m.self_wall_ns).collect();
+            for (id, context) in genome.tree.contexts.iter().enumerate().skip(1) {
+                sums[context.parent.0 as usize] += own[id].total_wall_ns;
+            }
+            for (id, m) in own.iter().enumerate().skip(1) {
+                prop_assert_eq!(sums[id], m.total_wall_ns);
+            }
+        }
+
+        #[test]
+        fn functions_keep_every_call_and_every_ns_of_self_time(genome in any_genome()) {
+            let own = per_context(&genome.tree, |_| true);
+            let totals = functions(&genome.tree, &own, &genome.functions);
+            let sum = |field: fn(&Metrics) -> u64| totals.iter().map(|total| field(&total.metrics)).sum::<u64>();
+            let cells = |field: fn(&Metrics) -> u64| genome.tree.cells.iter().map(|cell| field(&cell.metrics)).sum::<u64>();
+            prop_assert_eq!(sum(|m| m.calls), cells(|m| m.calls));
+            prop_assert_eq!(sum(|m| m.self_wall_ns), cells(|m| m.self_wall_ns));
+        }
+
+        #[test]
+        fn totals_count_outermost_activations_only(genome in any_genome()) {
+            let own = per_context(&genome.tree, |_| true);
+            let totals = functions(&genome.tree, &own, &genome.functions);
+            for (number, total) in (1..).zip(totals) {
+                prop_assert_eq!(total.metrics.total_wall_ns, total_by_definition(&genome, FuncId::new(number).unwrap()));
+            }
+        }
+
+        #[test]
+        fn the_calls_of_a_function_are_the_sum_over_the_edges_to_it(genome in any_genome()) {
+            let own = per_context(&genome.tree, |_| true);
+            let edges = edges(&genome.tree, &own);
+            for (number, total) in (1..).zip(functions(&genome.tree, &own, &genome.functions)) {
+                let calls: u64 = edges.iter().filter(|edge| edge.callee.get() == number).map(|edge| edge.metrics.calls).sum();
+                prop_assert_eq!(calls, total.metrics.calls);
+            }
+        }
+    }
+}

@@ -14,7 +14,7 @@ use super::budget::Budget;
 use super::{GenomeError, header, schema};
 use crate::event::{FuncId, MonoTime, Pid, Tid};
 use crate::function::{FunctionInfo, FunctionTable, UnknownReason};
-use crate::genome::{BlindSpot, Counter, Genome};
+use crate::genome::{BlindSpot, Counter, Genome, loss};
 use crate::input::{Bound, Loss, RunInfo};
 use crate::tree::{Cell, Context, ContextId, FunctionFaults, Histogram, Thread, Tree};
 
@@ -267,7 +267,7 @@ impl Tables<'_> {
         let mut losses = Vec::new();
         self.rows("losses", |row| {
             let word: String = row.get(1)?;
-            let Some(class) = schema::class_of(&word) else {
+            let Some(class) = loss::class_of(&word) else {
                 return damaged(format!("it lost events of class {word:?}"));
             };
             losses.push(Loss {

@@ -5,7 +5,6 @@
 
 use crate::function::{ExitStrategy, Language, UnknownReason};
 use crate::tree::{EdgeSource, FunctionFaults, Metrics};
-use scalpel_common::kernel::LossClass;
 
 /// `PRAGMA application_id`: "SCPG".
 pub(super) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"SCPG");
@@ -199,31 +198,6 @@ pub(super) const fn source_of(number: i64) -> Option<EdgeSource> {
         3 => Some(EdgeSource::Exact),
         _ => None,
     }
-}
-
-const LOSS_CLASSES: [(LossClass, &str); 6] = [
-    (LossClass::Enter, "enter"),
-    (LossClass::Exit, "exit"),
-    (LossClass::Sample, "sample"),
-    (LossClass::Control, "control"),
-    (LossClass::ThreadState, "thread-state"),
-    (LossClass::ReturnRefused, "return-refused"),
-];
-
-/// Word of a loss class.
-pub(super) fn class_word(class: LossClass) -> &'static str {
-    LOSS_CLASSES
-        .iter()
-        .find(|(known, _)| *known == class)
-        .map_or("other", |(_, word)| word)
-}
-
-/// Reverse of [`class_word`].
-pub(super) fn class_of(word: &str) -> Option<LossClass> {
-    LOSS_CLASSES
-        .iter()
-        .find(|(_, known)| *known == word)
-        .map(|(class, _)| *class)
 }
 
 /// Reverse of [`Language::word`].

@@ -6,7 +6,7 @@ use rusqlite::{Connection, Statement, params, params_from_iter};
 
 use super::schema;
 use crate::function::FunctionInfo;
-use crate::genome::{Genome, totals};
+use crate::genome::{Genome, loss, totals};
 use crate::tree::Metrics;
 
 type Sqlite<T> = rusqlite::Result<T>;
@@ -210,7 +210,7 @@ fn write_doubts(genome: &Genome, db: &Connection) -> Sqlite<()> {
         let func = loss.func.map(|func| func.get());
         row.execute(params![
             RUN,
-            schema::class_word(loss.class),
+            loss::word(loss.class),
             loss.cpu,
             func,
             int(loss.count)?

@@ -1,0 +1,208 @@
+//! One row a function: its numbers, its error bars and the reasons for them.
+
+use rustc_hash::FxHashMap;
+use scalpel_common::kernel::LossClass;
+use serde::Serialize;
+
+use super::measures::Measures;
+use crate::event::FuncId;
+use crate::function::{ExitStrategy, FunctionInfo};
+use crate::genome::Genome;
+use crate::genome::loss::Losses;
+use crate::genome::totals::Total;
+use crate::input::Bound;
+use crate::tree::FunctionFaults;
+
+/// Whether a function ran, as far as this recording can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It ran.
+    Ran,
+    /// It was watched and did not run.
+    NeverRan,
+    /// It was not watched, at least not all the time, and was not seen to run.
+    NotVisible,
+}
+
+/// One function of the report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FunctionRow {
+    /// Key that survives rebuilds and hosts.
+    pub key: String,
+    /// Name for people.
+    pub name: String,
+    /// File name of the image or module.
+    pub module: String,
+    /// Source file.
+    pub file: Option<String>,
+    /// Source line, from 1.
+    pub line: Option<u32>,
+    /// Language word.
+    pub language: &'static str,
+    /// Its numbers.
+    #[serde(flatten)]
+    pub measures: Measures,
+    /// Whether it ran.
+    pub state: State,
+    /// How its end is seen: `return`, `ret`, `entry`, `none` (not probed).
+    pub exit: &'static str,
+    /// Why it has no name.
+    pub unknown: Option<&'static str>,
+    /// What makes its numbers uncertain.
+    pub doubts: Vec<String>,
+}
+
+/// All functions, in order of their ids. `sums` are those of the whole tree.
+pub fn rows(genome: &Genome, sums: &[Total]) -> Vec<FunctionRow> {
+    let losses = Losses::of(&genome.losses);
+    let per_function = genome.losses.iter().any(|loss| loss.func.is_some());
+    let faults: FxHashMap<FuncId, &FunctionFaults> = genome
+        .tree
+        .faults
+        .iter()
+        .map(|(func, faults)| (*func, faults))
+        .collect();
+    let bounds: FxHashMap<FuncId, &Bound> = genome
+        .bounds
+        .iter()
+        .map(|bound| (bound.func, bound))
+        .collect();
+    let row = |((id, info), total): ((FuncId, &std::sync::Arc<FunctionInfo>), &Total)| {
+        let known = Known {
+            info,
+            total,
+            faults: faults.get(&id).copied().copied().unwrap_or_default(),
+            bound: bounds.get(&id).copied(),
+            lost_entries: losses.function(id, LossClass::Enter),
+            lost_exits: losses.function(id, LossClass::Exit),
+            nearby: if per_function { 0 } else { total.metrics.lost },
+        };
+        known.row(genome)
+    };
+    genome.functions.iter().zip(sums).map(row).collect()
+}
+
+/// Whether anything was sampled.
+pub(super) fn sampling(genome: &Genome) -> bool {
+    genome.run.sample_hz > 0
+}
+
+/// All that is known of one function.
+struct Known<'a> {
+    info: &'a FunctionInfo,
+    total: &'a Total,
+    faults: FunctionFaults,
+    bound: Option<&'a Bound>,
+    lost_entries: u64,
+    lost_exits: u64,
+    /// Events lost while it was innermost, of functions that nobody knows.
+    nearby: u64,
+}
+
+impl Known<'_> {
+    fn row(&self, genome: &Genome) -> FunctionRow {
+        let info = self.info;
+        let mut doubts = Vec::new();
+        self.doubts(genome, &mut doubts);
+        FunctionRow {
+            key: info.key(),
+            name: info.name.clone(),
+            module: info.module.clone(),
+            file: info.file.clone(),
+            line: info.line,
+            language: info.language.word(),
+            measures: self.measures(genome),
+            state: self.state(),
+            exit: info.exit.word(),
+            unknown: info.unknown.as_ref().map(|reason| reason.word()),
+            doubts,
+        }
+    }
+
+    fn probed(&self) -> bool {
+        self.info.exit != ExitStrategy::None && self.bound.is_none_or(|bound| bound.since.is_some())
+    }
+
+    fn state(&self) -> State {
+        if self.total.contexts > 0 || self.lost_entries > 0 {
+            State::Ran
+        } else if self.probed() && self.bound.is_none() {
+            State::NeverRan
+        } else {
+            State::NotVisible
+        }
+    }
+
+    fn measures(&self, genome: &Genome) -> Measures {
+        let timed = matches!(
+            self.info.exit,
+            ExitStrategy::Return | ExitStrategy::RetOffsets
+        );
+        let mut measures = match self.state() {
+            State::NeverRan => Measures::never_ran(sampling(genome), timed),
+            _ => Measures::of(self.total, sampling(genome), genome.run.probe_cost_ns),
+        };
+        if self.probed() || self.total.metrics.calls > 0 {
+            let calls = self.total.metrics.calls;
+            let hidden = self
+                .lost_entries
+                .saturating_add(self.faults.missed_enter)
+                .saturating_add(self.nearby);
+            measures.calls = Some(calls);
+            measures.calls_at_most = self.bound.is_none().then(|| calls.saturating_add(hidden));
+        }
+        measures.lost = self
+            .lost_entries
+            .saturating_add(self.lost_exits)
+            .saturating_add(self.nearby);
+        measures
+    }
+
+    fn doubts(&self, genome: &Genome, doubts: &mut Vec<String>) {
+        if let Some(bound) = self.bound {
+            doubts.push(match bound.since {
+                None => format!("not watched: {}", bound.reason),
+                Some(since) => {
+                    let at = since.0.saturating_sub(genome.run.started.0) as f64 / 1e9;
+                    format!("lower bound from {at:.3} s: {}", bound.reason)
+                }
+            });
+        }
+        let metrics = &self.total.metrics;
+        let mut say = |count: u64, what: &str| {
+            if count > 0 {
+                doubts.push(format!("{count} {what}"));
+            }
+        };
+        say(self.lost_entries, "entries lost");
+        say(self.lost_exits, "exits lost");
+        say(self.nearby, "events lost near it");
+        say(self.faults.missed_enter, "returns without an entry");
+        say(self.faults.cut_by_loss, "calls cut by a loss");
+        say(self.faults.open_at_end, "calls still open at the end");
+        say(
+            self.faults.depth_limited,
+            "returns beyond the kernel's depth of 64",
+        );
+        say(
+            self.faults.return_refused,
+            "returns not watched, to protect the program",
+        );
+        say(metrics.inferred, "ends concluded, not seen");
+        if metrics.timed > 0 && metrics.timed < metrics.calls {
+            doubts.push(format!(
+                "times cover {} of {} calls",
+                metrics.timed, metrics.calls
+            ));
+        }
+        if self.info.exit == ExitStrategy::EntryOnly && metrics.calls > 0 {
+            let why = if self.info.exit_reason.is_empty() {
+                ""
+            } else {
+                ": "
+            };
+            doubts.push(format!("entries only{why}{}", self.info.exit_reason));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The numbers of one row, each with what is known about it. `None` is *not measured*, never 0.
+
+use serde::Serialize;
+
+use crate::genome::totals::Total;
+use crate::tree::Metrics;
+
+/// From, to; both ends belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Interval {
+    /// Lowest possible value.
+    pub low: u64,
+    /// Highest possible value.
+    pub high: u64,
+}
+
+/// What was measured of a function, a module or a thread. Times in ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Measures {
+    /// Calls seen; there were not fewer.
+    pub calls: Option<u64>,
+    /// Most calls there can have been; `None` = there is no bound, or calls were not measured.
+    pub calls_at_most: Option<u64>,
+    /// Wall time in itself.
+    pub self_wall_ns: Option<u64>,
+    /// Wall time with callees; recursion counted once.
+    pub total_wall_ns: Option<u64>,
+    /// CPU time in itself.
+    pub self_cpu_ns: Option<u64>,
+    /// CPU time with callees; recursion counted once.
+    pub total_cpu_ns: Option<u64>,
+    /// What the probes themselves added to the total times.
+    pub overhead_ns: Option<Interval>,
+    /// Samples with it as innermost frame; `None` = nothing was sampled.
+    pub samples: Option<u64>,
+    /// CPU time in itself as estimated from samples.
+    pub sampled_self_ns: Option<u64>,
+    /// CPU time with callees as estimated from samples.
+    pub sampled_total_ns: Option<u64>,
+    /// Calls that ended by an exception or a long jump.
+    pub unwound: u64,
+    /// Lost events.
+    pub lost: u64,
+}
+
+impl Measures {
+    /// The numbers of a sum, as far as they were measured. Calls without doubts: the caller adds those.
+    pub fn of(total: &Total, sampling: bool, probe_cost_ns: Option<(u64, u64)>) -> Self {
+        let m = &total.metrics;
+        let wall = |ns| (m.timed > 0).then_some(ns);
+        let cpu = |ns| (m.cpu_timed > 0).then_some(ns);
+        let sampled = |ns: u64| (sampling && (ns > 0 || total.total_samples == 0)).then_some(ns);
+        Self {
+            calls: (m.calls > 0).then_some(m.calls),
+            calls_at_most: (m.calls > 0).then_some(m.calls),
+            self_wall_ns: wall(m.self_wall_ns),
+            total_wall_ns: wall(m.total_wall_ns),
+            self_cpu_ns: cpu(m.self_cpu_ns),
+            total_cpu_ns: cpu(m.total_cpu_ns),
+            overhead_ns: overhead(m, probe_cost_ns),
+            samples: sampling.then_some(m.samples),
+            sampled_self_ns: sampled(m.sampled_ns),
+            sampled_total_ns: sampled(total.total_sampled_ns),
+            unwound: m.unwound,
+            lost: m.lost,
+        }
+    }
+
+    /// The same for something that was watched all the time and never ran: that it did not is a measurement.
+    pub fn never_ran(sampling: bool, timed: bool) -> Self {
+        let zero = timed.then_some(0);
+        Self {
+            calls: Some(0),
+            calls_at_most: Some(0),
+            self_wall_ns: zero,
+            total_wall_ns: zero,
+            self_cpu_ns: zero,
+            total_cpu_ns: zero,
+            samples: sampling.then_some(0),
+            ..Self::default()
+        }
+    }
+}
+
+/// The cost is that of a call, which is two events.
+fn overhead(m: &Metrics, probe_cost_ns: Option<(u64, u64)>) -> Option<Interval> {
+    let (low, high) = probe_cost_ns.filter(|_| m.timed > 0)?;
+    let of = |cost: u64| m.probe_events.saturating_mul(cost) / 2;
+    Some(Interval {
+        low: of(low),
+        high: of(high),
+    })
+}

@@ -1,0 +1,172 @@
+//! A genome as people and programs read it: rows with what is known of each number, sorted and cut to size.
+//!
+//! Pure. [`Report`] is the object of `report --json`, the most stable thing of all; the sinks print it in other forms.
+
+pub mod function;
+pub mod group;
+pub mod measures;
+pub mod select;
+mod shape;
+pub mod summary;
+
+pub use function::FunctionRow;
+pub use group::GroupRow;
+pub use measures::{Interval, Measures};
+pub use select::Sort;
+pub use shape::{BoundRow, EdgeRow, LossRow, Report, Run, ThreadRow, Unknown, UnknownCount};
+
+use crate::doubt::{self, Doubt, Facts};
+use crate::function::{ExitStrategy, UnknownReason};
+use crate::genome::loss::Losses;
+use crate::genome::totals::{self, Total};
+use crate::genome::{Counter, Genome, share};
+use scalpel_common::kernel::LossClass;
+
+/// Version of the shape of [`Report`].
+pub const SCHEMA: &str = "scalpel.report/1";
+
+impl Report {
+    /// The whole report. `max_loss` is the share of lost events (0 to 1) above which loss is a doubt.
+    pub fn of(genome: &Genome, max_loss: f64) -> Self {
+        let own = totals::per_context(&genome.tree, |_| true);
+        let sums = totals::functions(&genome.tree, &own, &genome.functions);
+        let functions = function::rows(genome, &sums);
+        let unknown = unknown(genome, &sums);
+        let doubts = doubts(genome, &sums, &functions, unknown.as_ref(), max_loss);
+        Self {
+            schema: SCHEMA,
+            run: Run::of(genome),
+            events: genome.events(),
+            lost: genome.lost(),
+            unknown_share: unknown
+                .as_ref()
+                .map(|unknown| unknown.functions.max(unknown.events)),
+            match_rate: None,
+            doubts,
+            functions,
+            edges: shape::edges(genome, &own),
+            threads: shape::threads(genome),
+            unknown,
+            losses: shape::losses(genome),
+            bounds: shape::bounds(genome),
+            blind_spots: genome
+                .blind_spots
+                .iter()
+                .map(|spot| format!("{}: {}", spot.probe, spot.what))
+                .collect(),
+        }
+    }
+}
+
+/// How much of what ran has no name; `None` if nothing ran.
+fn unknown(genome: &Genome, sums: &[Total]) -> Option<Unknown> {
+    let (mut ran, mut nameless, mut all_events, mut nameless_events) = (0u64, 0u64, 0u64, 0u64);
+    let mut reasons = std::collections::BTreeMap::<&str, UnknownCount>::new();
+    for ((_, info), total) in genome
+        .functions
+        .iter()
+        .zip(sums)
+        .filter(|(_, total)| total.contexts > 0)
+    {
+        let events = total.metrics.calls.saturating_add(total.metrics.samples);
+        ran += 1;
+        all_events = all_events.saturating_add(events);
+        let Some(word) = info.unknown.as_ref().map(UnknownReason::word) else {
+            continue;
+        };
+        nameless += 1;
+        nameless_events = nameless_events.saturating_add(events);
+        let count = reasons.entry(word).or_insert(UnknownCount {
+            reason: word,
+            functions: 0,
+            events: 0,
+        });
+        count.functions += 1;
+        count.events = count.events.saturating_add(events);
+    }
+    (ran > 0).then(|| Unknown {
+        functions: share(nameless, ran),
+        events: share(nameless_events, all_events),
+        reasons: reasons.into_values().collect(),
+    })
+}
+
+fn doubts(
+    genome: &Genome,
+    sums: &[Total],
+    rows: &[FunctionRow],
+    unknown: Option<&Unknown>,
+    max_loss: f64,
+) -> Vec<Doubt> {
+    let losses = Losses::of(&genome.losses);
+    let fault = |field: fn(&crate::tree::FunctionFaults) -> u64| {
+        genome
+            .tree
+            .faults
+            .iter()
+            .fold(0u64, |sum, (_, faults)| sum.saturating_add(field(faults)))
+    };
+    let samples = sums
+        .iter()
+        .fold(0u64, |sum, total| sum.saturating_add(total.metrics.samples));
+    let entry_only = |row: &&FunctionRow| {
+        row.exit == ExitStrategy::EntryOnly.word()
+            && row.measures.calls.is_some_and(|calls| calls > 0)
+    };
+    doubt::judge(&Facts {
+        events: genome.events(),
+        samples,
+        sampling: genome.run.sample_hz > 0,
+        lost: genome.lost(),
+        lost_without_function: losses.homeless_entries(),
+        max_loss,
+        duration_ns: genome.duration_ns(),
+        watched: rows
+            .iter()
+            .filter(|row| row.exit != ExitStrategy::None.word())
+            .count() as u64,
+        refused: genome
+            .bounds
+            .iter()
+            .filter(|bound| bound.since.is_none())
+            .count() as u64,
+        bounded: genome
+            .bounds
+            .iter()
+            .filter(|bound| bound.since.is_some())
+            .count() as u64,
+        unknown: unknown.map(|unknown| (unknown.functions, unknown.events)),
+        unknown_reasons: unknown
+            .map(|unknown| {
+                unknown
+                    .reasons
+                    .iter()
+                    .map(|count| (count.reason, count.functions))
+                    .collect()
+            })
+            .unwrap_or_default(),
+        entry_only: rows.iter().filter(entry_only).count() as u64,
+        entry_only_unsampled: rows
+            .iter()
+            .filter(entry_only)
+            .filter(|row| row.measures.sampled_total_ns.is_none_or(|ns| ns == 0))
+            .count() as u64,
+        missed_enter: fault(|faults| faults.missed_enter),
+        depth_limited: fault(|faults| faults.depth_limited),
+        return_refused: fault(|faults| faults.return_refused)
+            .max(losses.class(LossClass::ReturnRefused)),
+        folded_calls: genome.tree.folded_calls,
+        cut: genome.cut,
+        zero_ids: genome.counter(Counter::ZeroIds),
+        decode_faults: genome.counter(Counter::DecodeFaults),
+        clock_backwards: genome.counter(Counter::ClockBackwards),
+        late_events: genome.counter(Counter::LateEvents),
+        recursion_misses: genome.counter(Counter::RecursionMisses),
+        samples_throttled: genome.counter(Counter::SamplesThrottled),
+        target_ended_in_attach: genome.counter(Counter::TargetEndedInAttach) > 0,
+        notes: &genome.notes,
+    })
+}
+
+#[cfg(test)]
+mod tests;

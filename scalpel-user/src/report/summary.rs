@@ -1,0 +1,94 @@
+//! What is said at the end of a recording, in numbers.
+
+use crate::genome::{Genome, share};
+use crate::report::Report;
+use crate::report::function::State;
+
+/// What the recording itself cost, as far as the session measured it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Probed calls times the calibrated cost of one, as a share of the CPU time of the target: lowest and highest.
+    pub target_share: Option<(f64, f64)>,
+    /// CPU time of the collector in ns.
+    pub collector_cpu_ns: Option<u64>,
+}
+
+/// The numbers of a recording's end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Command.
+    pub command: String,
+    /// Main target.
+    pub pid: u32,
+    /// Length in ns.
+    pub duration_ns: u64,
+    /// Events that arrived.
+    pub events: u64,
+    /// Samples that arrived.
+    pub samples: u64,
+    /// Lost events, and their share.
+    pub lost: (u64, f64),
+    /// Functions that ran, that were watched and never ran, that were not watched.
+    pub functions: (usize, usize, usize),
+    /// Call edges.
+    pub edges: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Functions switched off while recording.
+    pub bounded: usize,
+    /// Share of nameless functions and of their events, and the reasons; `None` if nothing ran.
+    pub unknown: Option<(f64, f64, Vec<(String, u64)>)>,
+    /// Matched share; `None` without a static side.
+    pub match_rate: Option<f64>,
+    /// Cost.
+    pub cost: Cost,
+}
+
+impl Summary {
+    /// Summary of a genome and its report.
+    pub fn of(genome: &Genome, report: &Report, cost: Cost) -> Self {
+        let count = |state| {
+            report
+                .functions
+                .iter()
+                .filter(|row| row.state == state)
+                .count()
+        };
+        Self {
+            command: genome.run.command.clone(),
+            pid: genome.run.pid.0,
+            duration_ns: genome.duration_ns(),
+            events: report.events,
+            samples: genome
+                .tree
+                .cells
+                .iter()
+                .fold(0, |sum: u64, cell| sum.saturating_add(cell.metrics.samples)),
+            lost: (
+                report.lost,
+                share(report.lost, report.events.saturating_add(report.lost)),
+            ),
+            functions: (
+                count(State::Ran),
+                count(State::NeverRan),
+                count(State::NotVisible),
+            ),
+            edges: report.edges.len(),
+            threads: report.threads.len(),
+            bounded: report
+                .bounds
+                .iter()
+                .filter(|bound| bound.since_ns.is_some())
+                .count(),
+            unknown: report.unknown.as_ref().map(|unknown| {
+                let reasons = unknown
+                    .reasons
+                    .iter()
+                    .map(|count| (count.reason.to_owned(), count.functions));
+                (unknown.functions, unknown.events, reasons.collect())
+            }),
+            match_rate: report.match_rate,
+            cost,
+        }
+    }
+}

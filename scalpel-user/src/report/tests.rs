@@ -1,0 +1,145 @@
+use super::{FunctionRow, Report, group, select};
+use crate::genome::Genome;
+use crate::genome::tests::example;
+use crate::report::Sort;
+use crate::report::function::State;
+
+fn report() -> Report {
+    Report::of(&example(), 0.001)
+}
+
+fn row<'a>(report: &'a Report, name: &str) -> &'a FunctionRow {
+    report
+        .functions
+        .iter()
+        .find(|row| row.name == name)
+        .unwrap()
+}
+
+#[test]
+fn a_recursive_functions_total_counts_once_and_its_self_time_adds_up() {
+    let report = report();
+    let walk = &row(&report, "walk").measures;
+    assert_eq!(
+        (walk.calls, walk.self_wall_ns, walk.total_wall_ns),
+        (Some(10_800), Some(7_200_000_000), Some(8_000_000_000))
+    );
+}
+
+#[test]
+fn what_was_not_measured_is_none() {
+    let report = report();
+    let entry_only = &report.functions[2].measures;
+    assert_eq!(
+        (
+            entry_only.calls,
+            entry_only.self_wall_ns,
+            entry_only.total_cpu_ns
+        ),
+        (Some(777), None, None)
+    );
+    assert_eq!(entry_only.sampled_self_ns, Some(525_252_525));
+    let sampled = &row(&report, "memcpy").measures;
+    assert_eq!(
+        (sampled.calls, sampled.calls_at_most, sampled.samples),
+        (None, None, Some(21))
+    );
+    let refused = &row(&report, "refused").measures;
+    assert_eq!((refused.calls, refused.total_wall_ns), (None, None));
+}
+
+#[test]
+fn never_having_run_is_a_measurement() {
+    let report = report();
+    let never = row(&report, "never_called");
+    assert_eq!(
+        (
+            never.state,
+            never.measures.calls,
+            never.measures.total_wall_ns
+        ),
+        (State::NeverRan, Some(0), Some(0))
+    );
+    assert_eq!(row(&report, "refused").state, State::NotVisible);
+}
+
+#[test]
+fn calls_have_error_bars_with_reasons() {
+    let report = report();
+    let walk = row(&report, "walk");
+    assert_eq!(walk.measures.calls_at_most, Some(10_803));
+    assert_eq!(
+        walk.doubts,
+        [
+            "3 returns without an entry",
+            "40 returns beyond the kernel's depth of 64"
+        ]
+    );
+    let hash = row(&report, "hash");
+    assert_eq!(hash.measures.calls_at_most, None);
+    assert_eq!(
+        hash.doubts,
+        ["lower bound from 6.500 s: over budget", "12 entries lost"]
+    );
+}
+
+#[test]
+fn the_probes_cost_is_an_interval() {
+    let walk = row(&report(), "walk").measures.overhead_ns.unwrap();
+    assert_eq!((walk.low, walk.high), (2_400 * 90 / 2, 2_400 * 900 / 2));
+}
+
+#[test]
+fn unknown_counts_functions_and_events_by_reason() {
+    let unknown = report().unknown.unwrap();
+    assert!((unknown.functions - 1.0 / 6.0).abs() < 1e-9);
+    assert_eq!(unknown.reasons.len(), 1);
+    assert_eq!(
+        (
+            unknown.reasons[0].reason,
+            unknown.reasons[0].functions,
+            unknown.reasons[0].events
+        ),
+        ("stripped", 1, 8)
+    );
+}
+
+#[test]
+fn nothing_that_ran_is_no_share() {
+    let mut genome: Genome = example();
+    genome.tree.contexts.truncate(1);
+    genome.tree.cells.clear();
+    assert_eq!(Report::of(&genome, 0.001).unknown_share, None);
+}
+
+#[test]
+fn loss_above_the_limit_or_a_cut_makes_a_result_partial() {
+    let mut genome = example();
+    assert!(!genome.is_partial(0.001) && genome.is_partial(0.000_001));
+    genome.cut = true;
+    assert!(genome.is_partial(1.0));
+}
+
+#[test]
+fn a_module_is_entered_once_a_path_and_threads_add_up_to_the_whole() {
+    let modules = group::modules(&example());
+    assert_eq!(modules[0].name, "shop");
+    assert_eq!(
+        modules[0].measures.total_wall_ns,
+        Some(9_000_000_000 + 1_851_000_000)
+    );
+    let threads = group::threads(&example());
+    assert_eq!(threads[1].measures.total_wall_ns, Some(1_851_000_000));
+    assert_eq!(threads[1].measures.lost, 12);
+}
+
+#[test]
+fn rows_sort_by_what_was_measured_then_by_calls_then_by_name() {
+    let mut rows = report().functions;
+    select::sort(&mut rows, Sort::TotalWall);
+    let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!(&names[..4], ["serve", "walk", "hash", "shop+0x4a10"]);
+    assert_eq!(names.last(), Some(&"refused"));
+    assert_eq!((select::limit(&mut rows, 3), rows.len()), (5, 3));
+    assert_eq!(select::limit(&mut rows, 0), 0);
+}

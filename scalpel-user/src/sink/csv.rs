@@ -1,0 +1,101 @@
+//! Rows as CSV: a heading, then a line a row; times in ns; an empty field is *not measured*.
+
+use std::io::{self, Write};
+
+use crate::report::{FunctionRow, GroupRow, Measures};
+
+const MEASURES: [&str; 13] = [
+    "calls",
+    "calls_at_most",
+    "self_wall_ns",
+    "total_wall_ns",
+    "self_cpu_ns",
+    "total_cpu_ns",
+    "overhead_low_ns",
+    "overhead_high_ns",
+    "samples",
+    "sampled_self_ns",
+    "sampled_total_ns",
+    "unwound",
+    "lost",
+];
+
+/// Writes functions.
+pub fn functions(rows: &[FunctionRow], out: &mut dyn Write) -> io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record(
+        [
+            "key", "name", "module", "file", "line", "language", "state", "exit", "unknown",
+        ]
+        .into_iter()
+        .chain(MEASURES)
+        .chain(["doubts"]),
+    )?;
+    for row in rows {
+        let line = row.line.map(|line| line.to_string());
+        let state = serde_json::to_value(row.state)?;
+        let names = [
+            &row.key,
+            &row.name,
+            &row.module,
+            row.file.as_deref().unwrap_or(""),
+            line.as_deref().unwrap_or(""),
+            row.language,
+            state.as_str().unwrap_or(""),
+            row.exit,
+            row.unknown.unwrap_or(""),
+        ];
+        let names = names.map(harmless);
+        let doubts = row.doubts.join("; ");
+        csv.write_record(
+            names
+                .iter()
+                .cloned()
+                .chain(numbers(&row.measures))
+                .chain([doubts]),
+        )?;
+    }
+    csv.flush()
+}
+
+/// Writes modules or threads; `what` heads the first column.
+pub fn groups(what: &str, rows: &[GroupRow], out: &mut dyn Write) -> io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record([what].into_iter().chain(MEASURES))?;
+    for row in rows {
+        csv.write_record(
+            [harmless(&row.name)]
+                .into_iter()
+                .chain(numbers(&row.measures)),
+        )?;
+    }
+    csv.flush()
+}
+
+/// A spreadsheet takes `=`, `+`, `-` and `@` for the start of a formula, and names come from somebody's file.
+fn harmless(text: &str) -> String {
+    if text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        format!("'{text}")
+    } else {
+        text.to_owned()
+    }
+}
+
+fn numbers(m: &Measures) -> [String; 13] {
+    [
+        m.calls,
+        m.calls_at_most,
+        m.self_wall_ns,
+        m.total_wall_ns,
+        m.self_cpu_ns,
+        m.total_cpu_ns,
+        m.overhead_ns.map(|interval| interval.low),
+        m.overhead_ns.map(|interval| interval.high),
+        m.samples,
+        m.sampled_self_ns,
+        m.sampled_total_ns,
+        Some(m.unwound),
+        Some(m.lost),
+    ]
+    .map(|number| number.map(|number| number.to_string()).unwrap_or_default())
+}

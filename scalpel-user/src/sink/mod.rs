@@ -1,0 +1,29 @@
+//! Ways out: one file a form. Each writes what a report says to a writer, and never measures, sorts or judges.
+//!
+//! Pure: width and colours come in as arguments, the writer decides where it goes.
+
+pub mod csv;
+pub mod doubts;
+mod grid;
+pub mod json;
+pub mod style;
+pub mod summary;
+pub mod table;
+pub mod text;
+pub mod timeline;
+pub mod tree;
+pub mod units;
+
+pub use style::{Style, Tone};
+
+/// The page that text is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Columns.
+    pub width: usize,
+    /// Colours.
+    pub style: Style,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! The end of a recording on a terminal: a few aligned lines, then the doubts.
+
+use std::io::{self, Write};
+
+use super::style::Tone;
+use super::{Page, doubts, text, units};
+use crate::doubt::Doubt;
+use crate::report::summary::Summary;
+
+/// Writes the summary and every doubt.
+pub fn write(
+    summary: &Summary,
+    found: &[Doubt],
+    page: Page,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let command = text::clean(&summary.command);
+    let title = format!(
+        "{} for {}",
+        text::shorten(&command, page.width.saturating_sub(30).max(16)),
+        units::duration(summary.duration_ns)
+    );
+    writeln!(out, "{}", page.style.paint(Tone::Strong, title))?;
+    for (label, value, tone) in lines(summary) {
+        let lines = text::wrap_pieces(&value, ", ", page.width.saturating_sub(14).max(20));
+        for (at, line) in lines.iter().enumerate() {
+            let label = if at == 0 { label } else { "" };
+            writeln!(
+                out,
+                "  {}  {}",
+                page.style.paint(Tone::Faint, format_args!("{label:<10}")),
+                page.style.paint(tone, line)
+            )?;
+        }
+    }
+    doubts::write(found, page, out)
+}
+
+type Labelled = (&'static str, Vec<String>, Tone);
+
+fn lines(summary: &Summary) -> Vec<Labelled> {
+    vec![
+        functions(summary),
+        calls(summary),
+        lost(summary),
+        names(summary),
+        matched(summary),
+        cost(summary),
+    ]
+}
+
+fn functions(summary: &Summary) -> Labelled {
+    let (ran, never, hidden) = summary.functions;
+    let mut pieces = vec![format!("{ran} ran")];
+    if never > 0 {
+        pieces.push(format!("{never} watched and never ran"));
+    }
+    if hidden > 0 {
+        pieces.push(format!("{hidden} not watched"));
+    }
+    if summary.bounded > 0 {
+        pieces.push(format!("{} switched off on the way", summary.bounded));
+    }
+    ("functions", pieces, Tone::Plain)
+}
+
+fn calls(summary: &Summary) -> Labelled {
+    let mut pieces = vec![format!("{} events", units::count(summary.events))];
+    if summary.samples > 0 {
+        pieces.push(format!("{} samples", units::count(summary.samples)));
+    }
+    pieces.push(format!("{} call edges", units::count(summary.edges as u64)));
+    pieces.push(format!("{} threads", summary.threads));
+    ("seen", pieces, Tone::Plain)
+}
+
+fn lost(summary: &Summary) -> Labelled {
+    match summary.lost {
+        (0, _) => ("lost", vec!["nothing".into()], Tone::Plain),
+        (lost, share) => (
+            "lost",
+            vec![format!(
+                "{} events ({})",
+                units::count(lost),
+                units::percent(share)
+            )],
+            Tone::Bad,
+        ),
+    }
+}
+
+fn names(summary: &Summary) -> Labelled {
+    match &summary.unknown {
+        None => ("no name", vec!["- (nothing ran)".into()], Tone::Plain),
+        Some((functions, events, reasons)) => {
+            let mut pieces = vec![
+                format!("{} of the functions", units::percent(*functions)),
+                format!("{} of their events", units::percent(*events)),
+            ];
+            pieces.extend(
+                reasons
+                    .iter()
+                    .map(|(reason, count)| format!("{count} {reason}")),
+            );
+            let tone = if functions.max(*events) > 0.05 {
+                Tone::Uncertain
+            } else {
+                Tone::Plain
+            };
+            ("no name", pieces, tone)
+        }
+    }
+}
+
+fn matched(summary: &Summary) -> Labelled {
+    let text = summary
+        .match_rate
+        .map_or_else(|| "- (no static side)".to_owned(), units::percent);
+    ("matched", vec![text], Tone::Plain)
+}
+
+fn cost(summary: &Summary) -> Labelled {
+    let mut pieces = Vec::new();
+    match summary.cost.target_share {
+        Some((low, high)) => pieces.push(format!(
+            "{} to {} of the target's CPU time",
+            units::percent(low),
+            units::percent(high)
+        )),
+        None => pieces.push("- of the target's CPU time".into()),
+    }
+    pieces.extend(
+        summary
+            .cost
+            .collector_cpu_ns
+            .map(|ns| format!("{} CPU of the collector", units::duration(ns))),
+    );
+    ("probes cost", pieces, Tone::Plain)
+}

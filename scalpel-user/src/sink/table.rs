@@ -1,0 +1,345 @@
+//! Rows as a table for people: as many columns as the page and the recording have, the sorted one in bold.
+
+use std::io::{self, Write};
+
+use super::grid::{self, Cell, Column, Side};
+use super::style::Tone;
+use super::units::{self, NOTHING};
+use super::{Page, text};
+use crate::report::function::State;
+use crate::report::{FunctionRow, GroupRow, Measures, Sort};
+
+/// A table: rows in their order, and what is not shown of them.
+#[derive(Debug)]
+pub struct Table<'a> {
+    /// Heading of the name column: `FUNCTION`.
+    pub what: &'a str,
+    /// Rows.
+    pub rows: Vec<TableRow<'a>>,
+    /// Rows that were left out.
+    pub left_out: usize,
+    /// Order of the rows.
+    pub sort: Sort,
+    /// Sum of the sorted number over all rows; `None` where a share of it means nothing.
+    pub whole: Option<u64>,
+}
+
+/// One row.
+#[derive(Debug)]
+pub struct TableRow<'a> {
+    name: String,
+    module: String,
+    note: String,
+    doubtful: bool,
+    measures: &'a Measures,
+}
+
+impl<'a> TableRow<'a> {
+    /// A function.
+    pub fn function(row: &'a FunctionRow) -> Self {
+        Self {
+            name: text::clean(&row.name).into_owned(),
+            module: format!(" [{}]", text::clean(&row.module)),
+            note: note(row),
+            doubtful: row.unknown.is_some(),
+            measures: &row.measures,
+        }
+    }
+
+    /// A module or thread.
+    pub fn group(row: &'a GroupRow) -> Self {
+        let name = text::clean(&row.name).into_owned();
+        Self {
+            name,
+            module: String::new(),
+            note: String::new(),
+            doubtful: false,
+            measures: &row.measures,
+        }
+    }
+}
+
+/// The one thing about a function that its numbers do not say.
+fn note(row: &FunctionRow) -> String {
+    match row.state {
+        State::NeverRan => "never ran".into(),
+        State::NotVisible => "not watched".into(),
+        State::Ran => match (row.unknown, row.exit) {
+            (Some(reason), _) => format!("no name: {reason}"),
+            (None, "entry") => "entries only".into(),
+            (None, "none") => "not probed".into(),
+            _ => String::new(),
+        },
+    }
+}
+
+/// The numbers a table can show, in the order of their columns.
+const COLUMNS: [Number; 9] = [
+    Number {
+        heading: "SELF CPU",
+        sort: Some(Sort::SelfCpu),
+        show: |m| m.self_cpu_ns.map(units::duration),
+    },
+    Number {
+        heading: "SELF WALL",
+        sort: Some(Sort::SelfWall),
+        show: |m| m.self_wall_ns.map(units::duration),
+    },
+    Number {
+        heading: "TOTAL CPU",
+        sort: Some(Sort::TotalCpu),
+        show: |m| m.total_cpu_ns.map(units::duration),
+    },
+    Number {
+        heading: "TOTAL WALL",
+        sort: Some(Sort::TotalWall),
+        show: |m| m.total_wall_ns.map(units::duration),
+    },
+    Number {
+        heading: "SAMPLED",
+        sort: None,
+        show: |m| m.sampled_self_ns.filter(|&ns| ns > 0).map(estimated),
+    },
+    Number {
+        heading: "SAMPLES",
+        sort: Some(Sort::Samples),
+        show: |m| m.samples.filter(|&n| n > 0).map(units::count),
+    },
+    Number {
+        heading: "LOST",
+        sort: None,
+        show: |m| Some(m.lost).filter(|&n| n > 0).map(units::count),
+    },
+    Number {
+        heading: "UNWOUND",
+        sort: None,
+        show: |m| Some(m.unwound).filter(|&n| n > 0).map(units::count),
+    },
+    Number {
+        heading: "CALLS",
+        sort: Some(Sort::Calls),
+        show: |m| m.calls.map(units::count),
+    },
+];
+
+/// Which columns go first where the page is narrow, by heading; the sorted one goes before all of them.
+const IMPORTANCE: [&str; 9] = [
+    "CALLS",
+    "SELF CPU",
+    "TOTAL WALL",
+    "SAMPLED",
+    "SELF WALL",
+    "TOTAL CPU",
+    "LOST",
+    "SAMPLES",
+    "UNWOUND",
+];
+
+struct Number {
+    heading: &'static str,
+    sort: Option<Sort>,
+    show: fn(&Measures) -> Option<String>,
+}
+
+fn estimated(ns: u64) -> String {
+    format!("~{}", units::duration(ns))
+}
+
+/// Writes the table, what was left out of it, and what its marks mean.
+pub fn write(table: &Table<'_>, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    let mut columns = chosen(table, page);
+    let used: usize = columns
+        .iter()
+        .map(|column| column.gap + column.width())
+        .sum();
+    columns.push(names(table, page, page.width.saturating_sub(used + 2)));
+    grid::write(&columns, page, out)?;
+    write_footer(table, &columns, page, out)
+}
+
+/// The columns of numbers that have something in them, the important ones as long as they leave room for names.
+fn chosen(table: &Table<'_>, page: Page) -> Vec<Column> {
+    let sorted = |number: &Number| number.sort == Some(table.sort);
+    let mut numbers: Vec<(usize, &Number)> = COLUMNS.iter().enumerate().collect();
+    numbers.retain(|(_, number)| {
+        table
+            .rows
+            .iter()
+            .any(|row| (number.show)(row.measures).is_some())
+    });
+    numbers.sort_by_key(|(_, number)| {
+        (
+            !sorted(number),
+            IMPORTANCE
+                .iter()
+                .position(|heading| *heading == number.heading),
+        )
+    });
+    let mut room = page.width.saturating_sub((page.width / 2).min(36));
+    let mut chosen: Vec<(usize, Vec<Column>)> = Vec::new();
+    for (place, number) in numbers {
+        let columns = number_columns(table, number);
+        let width: usize = columns
+            .iter()
+            .map(|column| column.gap + column.width())
+            .sum();
+        if width <= room || chosen.is_empty() {
+            room = room.saturating_sub(width);
+            chosen.push((place, columns));
+        }
+    }
+    chosen.sort_by_key(|(place, _)| *place);
+    chosen
+        .into_iter()
+        .flat_map(|(_, columns)| columns)
+        .collect()
+}
+
+/// A number's column, with the share beside the sorted one and the error bars beside calls.
+fn number_columns(table: &Table<'_>, number: &Number) -> Vec<Column> {
+    let sorted = number.sort == Some(table.sort);
+    let tone = if sorted { Tone::Strong } else { Tone::Plain };
+    let cell = |row: &TableRow<'_>| match (number.show)(row.measures) {
+        Some(text) if text.starts_with('~') => Cell::new(text, Tone::Uncertain),
+        Some(text) => Cell::new(text, tone),
+        None => Cell::new(NOTHING, Tone::Faint),
+    };
+    let mut columns = vec![column(
+        number.heading,
+        Side::Right,
+        tone,
+        table.rows.iter().map(cell).collect(),
+    )];
+    if let Some(whole) = table.whole.filter(|&whole| sorted && whole > 0) {
+        let share = |row: &TableRow<'_>| {
+            let share = table
+                .sort
+                .value(row.measures)
+                .map(|value| units::percent(value as f64 / whole as f64));
+            Cell::new(share.unwrap_or_default(), Tone::Faint)
+        };
+        columns.push(column(
+            "",
+            Side::Right,
+            Tone::Plain,
+            table.rows.iter().map(share).collect(),
+        ));
+    }
+    if number.sort == Some(Sort::Calls) {
+        let marks: Vec<Cell> = table
+            .rows
+            .iter()
+            .map(|row| Cell::new(error_bar(row.measures), Tone::Uncertain))
+            .collect();
+        if marks.iter().any(|mark| !mark.text.is_empty()) {
+            columns.push(Column {
+                gap: 1,
+                ..column("", Side::Left, Tone::Plain, marks)
+            });
+        }
+    }
+    columns
+}
+
+fn column(heading: &str, side: Side, tone: Tone, cells: Vec<Cell>) -> Column {
+    let tone = if tone == Tone::Strong {
+        Tone::Strong
+    } else {
+        Tone::Faint
+    };
+    Column {
+        heading: Cell::new(heading, tone),
+        side,
+        gap: 2,
+        cells,
+    }
+}
+
+/// `+12`: up to 12 calls more; `+`: a lower bound; nothing: exact.
+fn error_bar(m: &Measures) -> String {
+    match (m.calls, m.calls_at_most) {
+        (Some(calls), Some(most)) if most > calls => format!("+{}", units::count(most - calls)),
+        (Some(_), None) => "+".into(),
+        _ => String::new(),
+    }
+}
+
+fn names(table: &Table<'_>, page: Page, room: usize) -> Column {
+    let notes = table
+        .rows
+        .iter()
+        .map(|row| text::width(&row.note))
+        .max()
+        .unwrap_or(0);
+    let with_notes = notes > 0 && page.width >= 72;
+    let cell = |row: &TableRow<'_>| {
+        let note = if with_notes && !row.note.is_empty() {
+            format!("  {}", row.note)
+        } else {
+            String::new()
+        };
+        let left = room.saturating_sub(text::width(&note));
+        // The module goes first where there is no room for both.
+        let module = if text::width(&row.name) + text::width(&row.module) <= left || left > 60 {
+            row.module.as_str()
+        } else {
+            ""
+        };
+        let module = text::shorten(module, left / 2);
+        let name = text::shorten(&row.name, left.saturating_sub(text::width(&module)));
+        let tone = if row.doubtful {
+            Tone::Uncertain
+        } else {
+            Tone::Plain
+        };
+        Cell::new(format!("{name}{module}{note}"), tone)
+    };
+    column(
+        table.what,
+        Side::Left,
+        Tone::Faint,
+        table.rows.iter().map(cell).collect(),
+    )
+}
+
+fn write_footer(
+    table: &Table<'_>,
+    columns: &[Column],
+    page: Page,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let cells = || {
+        columns
+            .iter()
+            .flat_map(|column| &column.cells)
+            .map(|cell| cell.text.as_str())
+    };
+    let numbers = || {
+        columns
+            .iter()
+            .rev()
+            .skip(1)
+            .flat_map(|column| &column.cells)
+            .map(|cell| cell.text.as_str())
+    };
+    let mut legend = Vec::new();
+    if table.left_out > 0 {
+        legend.push(format!("… {} more: --limit 0 shows all", table.left_out));
+    }
+    if cells().any(|text| text == "+") {
+        legend.push("+ or more".into());
+    }
+    if numbers().any(|text| text.starts_with('+') && text.len() > 1) {
+        legend.push("+N up to N more".into());
+    }
+    if numbers().any(|text| text.starts_with('~')) {
+        legend.push("~ estimated from samples".into());
+    }
+    if numbers().any(|text| text == NOTHING) {
+        legend.push("- not measured".into());
+    }
+    for line in text::wrap_pieces(&legend, "   ", page.width.saturating_sub(2)) {
+        writeln!(out, "  {}", page.style.paint(Tone::Faint, line))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! Every form of the small genome as golden text, at three widths.
+
+use super::table::{Table, TableRow};
+use super::tree::{View, Way};
+use super::{Page, Style, csv, json, summary, table, tree};
+use crate::doubt::Doubt;
+use crate::event::FuncId;
+use crate::genome::tests::example;
+use crate::report::summary::{Cost, Summary};
+use crate::report::{Report, Sort, group, select};
+
+const WIDTHS: [usize; 3] = [60, 80, 200];
+
+fn page(width: usize) -> Page {
+    Page {
+        width,
+        style: Style { color: false },
+    }
+}
+
+fn text(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn function_table(sort: Sort, limit: usize, page: Page) -> String {
+    let mut report = Report::of(&example(), 0.001);
+    select::sort(&mut report.functions, sort);
+    let whole = select::whole(&report.functions, sort);
+    let left_out = select::limit(&mut report.functions, limit);
+    let rows = report.functions.iter().map(TableRow::function).collect();
+    text(|out| {
+        table::write(
+            &Table {
+                what: "FUNCTION",
+                rows,
+                left_out,
+                sort,
+                whole,
+            },
+            page,
+            out,
+        )
+    })
+}
+
+#[test]
+fn the_table_fits_its_page() {
+    for width in WIDTHS {
+        let table = function_table(Sort::SelfCpu, 7, page(width));
+        assert!(
+            table.lines().all(|line| super::text::width(line) <= width),
+            "{table}"
+        );
+        insta::assert_snapshot!(format!("table_{width}"), table);
+    }
+}
+
+#[test]
+fn the_table_sorts_by_calls_and_colours_what_matters() {
+    insta::assert_snapshot!(function_table(
+        Sort::Calls,
+        0,
+        Page {
+            width: 100,
+            style: Style { color: true }
+        }
+    ));
+}
+
+#[test]
+fn threads_are_rows_too() {
+    let rows = group::threads(&example());
+    let whole = select::whole(&rows, Sort::SelfCpu);
+    let rows = rows.iter().map(TableRow::group).collect();
+    let table = Table {
+        what: "THREAD",
+        rows,
+        left_out: 0,
+        sort: Sort::SelfCpu,
+        whole,
+    };
+    insta::assert_snapshot!(text(|out| table::write(&table, page(80), out)));
+}
+
+fn check_tree(way: Way, sort: Sort, limit: usize, func: Option<&dyn Fn(FuncId) -> bool>) -> String {
+    text(|out| {
+        tree::write(
+            &example(),
+            &View {
+                way,
+                sort,
+                limit,
+                func,
+            },
+            page(80),
+            out,
+        )
+    })
+}
+
+#[test]
+fn callees_hang_below_their_callers() {
+    insta::assert_snapshot!(check_tree(Way::Callees, Sort::TotalWall, 0, None));
+}
+
+#[test]
+fn what_is_cut_off_is_summed_up() {
+    insta::assert_snapshot!(check_tree(Way::Callees, Sort::SelfCpu, 3, None));
+}
+
+#[test]
+fn callers_hang_below_what_they_called() {
+    insta::assert_snapshot!(check_tree(
+        Way::Callers,
+        Sort::SelfCpu,
+        0,
+        Some(&|func| matches!(func.get(), 2 | 8))
+    ));
+}
+
+#[test]
+fn samples_weigh_where_nothing_else_was_measured() {
+    insta::assert_snapshot!(check_tree(Way::Callers, Sort::Samples, 0, None));
+}
+
+#[test]
+fn json_has_the_promised_shape() {
+    let json = text(|out| json::write(&Report::of(&example(), 0.001), out));
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    insta::assert_snapshot!(serde_json::to_string_pretty(&value).unwrap());
+}
+
+#[test]
+fn csv_has_a_heading_and_a_line_a_row() {
+    let functions = text(|out| csv::functions(&Report::of(&example(), 0.001).functions, out));
+    let modules = text(|out| csv::groups("module", &group::modules(&example()), out));
+    insta::assert_snapshot!(format!("{functions}\n{modules}"));
+}
+
+fn end(width: usize) -> String {
+    let genome = example();
+    let report = Report::of(&genome, 0.001);
+    let cost = Cost {
+        target_share: Some((0.004, 0.021)),
+        collector_cpu_ns: Some(310_000_000),
+    };
+    text(|out| {
+        summary::write(
+            &Summary::of(&genome, &report, cost),
+            &report.doubts,
+            page(width),
+            out,
+        )
+    })
+}
+
+#[test]
+fn the_summary_says_what_is_not_known() {
+    for width in [60, 100] {
+        insta::assert_snapshot!(format!("summary_{width}"), end(width));
+    }
+}
+
+#[test]
+fn foreign_words_in_a_doubt_cannot_drive_the_terminal() {
+    let doubt = Doubt {
+        what: "bad\x1b[2J".into(),
+        why: String::new(),
+        do_: String::new(),
+    };
+    assert!(!text(|out| super::doubts::write(&[doubt], page(80), out)).contains('\x1b'));
+}
