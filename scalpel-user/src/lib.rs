@@ -18,6 +18,7 @@ pub mod image;
 pub mod input;
 pub mod kernel;
 pub mod log;
+pub mod order;
 pub mod output;
 pub mod plan;
 pub mod report;

@@ -22,28 +22,45 @@ const END: u32 = 12;
 
 /// Appends `input`'s payload; returns its chunk kind and how many records it holds.
 pub(super) fn put(input: &Input, out: &mut Vec<u8>) -> (u32, usize) {
-    let mut put = Put(out);
-    let kind = match input {
-        Input::Run(run) => with(RUN, r::put_run(&mut put, run)),
-        Input::Function(func, info) => with(FUNCTION, r::put_function(&mut put, *func, info)),
-        Input::Events(events) => return (EVENTS, put_events(events, out)),
-        Input::Sample(sample) => with(SAMPLE, r::put_sample(&mut put, sample)),
-        Input::Control(control) => with(CONTROL, r::put_control(&mut put, control)),
-        Input::Drained(time) => with(DRAINED, put.u64(time.0)),
-        Input::Losses(losses) => return (LOSSES, put_list(&mut put, losses, r::put_loss)),
-        Input::Bound(bound) => with(BOUND, r::put_bound(&mut put, bound)),
-        Input::Symbols(symbols) => return (SYMBOLS, put_list(&mut put, symbols, r::put_symbol)),
+    let put = &mut Put(out);
+    let mut count = 1;
+    match input {
+        Input::Run(run) => r::put_run(put, run),
+        Input::Function(func, info) => r::put_function(put, *func, info),
+        Input::Events(events) => count = put_events(events, out),
+        Input::Sample(sample) => r::put_sample(put, sample),
+        Input::Control(control) => r::put_control(put, control),
+        Input::Losses(losses) => count = put_list(put, losses, r::put_loss),
+        Input::Bound(bound) => r::put_bound(put, bound),
+        Input::Symbols(symbols) => count = put_list(put, symbols, r::put_symbol),
         Input::ThreadName(pid, tid, name) => {
-            with(THREAD_NAME, put.u32(pid.0).u32(tid.0).text(name))
+            put.u32(pid.0).u32(tid.0).text(name);
         }
-        Input::Note(note) => with(NOTE, put.text(note)),
-        Input::End(time) => with(END, put.u64(time.0)),
-    };
-    (kind, 1)
+        Input::Note(note) => {
+            put.text(note);
+        }
+        Input::Drained(time) | Input::End(time) => {
+            put.u64(time.0);
+        }
+    }
+    (kind(input), count)
 }
 
-fn with<T>(kind: u32, _written: T) -> u32 {
-    kind
+const fn kind(input: &Input) -> u32 {
+    match input {
+        Input::Run(_) => RUN,
+        Input::Function(..) => FUNCTION,
+        Input::Events(_) => EVENTS,
+        Input::Sample(_) => SAMPLE,
+        Input::Control(_) => CONTROL,
+        Input::Drained(_) => DRAINED,
+        Input::Losses(_) => LOSSES,
+        Input::Bound(_) => BOUND,
+        Input::Symbols(_) => SYMBOLS,
+        Input::ThreadName(..) => THREAD_NAME,
+        Input::Note(_) => NOTE,
+        Input::End(_) => END,
+    }
 }
 
 pub(super) fn put_events(events: &[Event], out: &mut Vec<u8>) -> usize {
