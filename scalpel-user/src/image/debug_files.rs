@@ -131,12 +131,5 @@ impl Chunk {
 
 /// Lower-case hex digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            // Writing to a String cannot fail.
-            let _: std::fmt::Result = write!(text, "{byte:02x}");
-            text
-        })
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

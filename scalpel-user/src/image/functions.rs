@@ -7,11 +7,11 @@ use std::sync::OnceLock;
 use rustc_hash::FxHashMap;
 
 use super::dynamic::Dynamic;
-use super::elf::ElfFile;
+use super::elf::{ElfFile, Segment};
 use super::names::{self, Part};
 use super::plt;
 use super::symbols::{RawSymbol, SymbolType};
-use super::unwind::Unwind;
+use super::unwind::{Cfa, Unwind};
 use crate::function::{Language, UnknownReason};
 
 /// Where a function's name was found.
@@ -191,7 +191,12 @@ fn add_unnamed(
             file_offset,
             size: fde.end - fde.start,
             language: file_language,
-            part: Part::Whole,
+            // Where a frame stands already no call begins: a part that was moved away from its function.
+            part: if unwind.cursor().at(fde.start) == Some(Cfa::ENTRY) {
+                Part::Whole
+            } else {
+                Part::Cold
+            },
             is_resolver: false,
             origin: NameOrigin::EhFrame,
             unknown: Some(UnknownReason::Stripped),
@@ -207,7 +212,7 @@ fn fill_sizes(elf: &ElfFile<'_>, functions: &mut [ImageFunction]) {
     for function in functions.iter_mut().rev() {
         let segment_end = elf
             .segment_at(function.vaddr)
-            .map_or(function.vaddr, |segment| segment.end());
+            .map_or(function.vaddr, Segment::end);
         let most = segment_end - function.vaddr;
         function.size = if function.size == 0 {
             most.min(next - function.vaddr)

@@ -24,7 +24,7 @@ pub enum Personality {
     CCleanup,
     /// Another one, by name.
     Other(String),
-    /// A routine without a name.
+    /// A routine without a name, in a file whose exception tables catch something.
     Unnamed,
 }
 
@@ -59,18 +59,20 @@ pub(super) fn personalities(
     let mut found: Vec<Personality> = unwind
         .personalities
         .iter()
-        .map(|&pointer| resolve(elf, dynamic, pointer, &names))
+        .map(|&(pointer, catches)| resolve(elf, dynamic, pointer, catches, &names))
         .collect();
     found.sort();
     found.dedup();
     found
 }
 
-/// A direct pointer is the routine or its import stub; an indirect one is a word that the loader fills.
+/// A direct pointer is the routine or its import stub; an indirect one is a word that the loader fills. What has no
+/// name and never catches is what the C library uses inside itself.
 fn resolve(
     elf: &ElfFile<'_>,
     dynamic: &Dynamic<'_>,
     pointer: Pointer,
+    catches: bool,
     names: &FxHashMap<u64, &str>,
 ) -> Personality {
     let slot = match pointer {
@@ -87,9 +89,16 @@ fn resolve(
     };
     match slot {
         Slot::Import(import) => Personality::of(import.name),
-        Slot::Local(vaddr) | Slot::Resolved(vaddr) => names
-            .get(&vaddr)
-            .map_or(Personality::Unnamed, |name| Personality::of(name)),
+        Slot::Local(vaddr) | Slot::Resolved(vaddr) => {
+            let unnamed = if catches {
+                Personality::Unnamed
+            } else {
+                Personality::CCleanup
+            };
+            names
+                .get(&vaddr)
+                .map_or(unnamed, |name| Personality::of(name))
+        }
     }
 }
 

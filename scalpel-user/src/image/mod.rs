@@ -87,7 +87,7 @@ pub struct Image<'d> {
 }
 
 /// What the pass over the instructions found.
-pub(self) struct Analysis<'i> {
+struct Analysis<'i> {
     flow: &'i Flow,
     reach: &'i [Option<Reach>],
     unwind: &'i Unwind,
@@ -196,21 +196,21 @@ impl<'d> Image<'d> {
     }
 
     /// The bytes of a function.
-    pub(self) fn code(&self, function: &ImageFunction) -> &'d [u8] {
+    fn code(&self, function: &ImageFunction) -> &'d [u8] {
         self.elf
             .bytes_at(function.vaddr, function.size)
             .unwrap_or_default()
     }
 
     /// Name of the import that the loader writes into a word.
-    pub(self) fn import_at(&self, word: u64) -> Option<&'d str> {
+    fn import_at(&self, word: u64) -> Option<&'d str> {
         match self.dynamic.slots.get(&word)? {
             Slot::Import(import) => Some(import.name),
             _ => None,
         }
     }
 
-    pub(self) fn analysis(&self) -> Analysis<'_> {
+    fn analysis(&self) -> Analysis<'_> {
         let (flow, reach) = self.flow.get_or_init(|| {
             let flow = Flow::analyse(&self.elf, &self.dynamic, &self.unwind, &self.functions);
             let reach = closure::reach(&self.functions, &flow);

@@ -58,8 +58,8 @@ impl SitePlan {
 pub fn plan_sites(image: &Image<'_>, functions: &[usize], policy: &ExitPolicy) -> Vec<SitePlan> {
     let analysis = image.analysis();
     let chooser = Chooser {
-        flow: &analysis.flow,
-        unwind: &analysis.unwind,
+        flow: analysis.flow,
+        unwind: analysis.unwind,
         kernel: policy.process.kernel,
     };
     let disassembler = Disassembler::new();

@@ -69,8 +69,9 @@ struct Row {
 pub(super) struct Unwind {
     pub(super) fdes: Vec<Fde>,
     rows: Vec<Row>,
-    /// Distinct personality pointers; indirect ones are addresses of words.
-    pub(super) personalities: Vec<Pointer>,
+    /// Distinct personality pointers; indirect ones are addresses of words. With each whether it may *stop* an
+    /// exception: whether some function's exception table has types to catch.
+    pub(super) personalities: Vec<(Pointer, bool)>,
 }
 
 impl Unwind {
@@ -83,6 +84,7 @@ impl Unwind {
         let mut section = EhFrame::new(bytes, LittleEndian);
         section.set_address_size(8);
         let mut builder = Builder {
+            elf,
             section: &section,
             bases: &bases,
             unwind: Self::default(),
@@ -153,6 +155,7 @@ impl Cursor<'_> {
 }
 
 struct Builder<'a, 'd> {
+    elf: &'a ElfFile<'d>,
     section: &'a EhFrame<Reader<'d>>,
     bases: &'a BaseAddresses,
     unwind: Unwind,
@@ -191,12 +194,33 @@ impl<'d> Builder<'_, 'd> {
             rows: (first, self.unwind.rows.len()),
             signal_frame: fde.is_signal_trampoline(),
         });
-        if let Some(personality) = fde.personality()
-            && !self.unwind.personalities.contains(&personality)
-            && self.unwind.personalities.len() < MAX_PERSONALITIES
-        {
-            self.unwind.personalities.push(personality);
+        if let Some(personality) = fde.personality() {
+            self.add_personality(personality, fde.lsda());
         }
+    }
+
+    fn add_personality(&mut self, personality: Pointer, lsda: Option<Pointer>) {
+        let catches = lsda.is_some_and(|lsda| self.has_types(lsda));
+        let personalities = &mut self.unwind.personalities;
+        if let Some((_, any)) = personalities
+            .iter_mut()
+            .find(|(pointer, _)| *pointer == personality)
+        {
+            *any |= catches;
+        } else if personalities.len() < MAX_PERSONALITIES {
+            personalities.push((personality, catches));
+        }
+    }
+
+    /// The head of an exception table: encoding of the landing pads' base (and the base), encoding of the types.
+    /// Without types (0xff) there are clean-ups only, after which the exception goes on.
+    fn has_types(&self, lsda: Pointer) -> bool {
+        const OMITTED: u8 = 0xff;
+        let bytes = lsda
+            .direct()
+            .ok()
+            .and_then(|vaddr| self.elf.bytes_at(vaddr, 2));
+        bytes != Some(&[OMITTED, OMITTED])
     }
 
     /// Addresses after a row that cannot be read are unknown, not the last row's.

@@ -1,0 +1,14 @@
+//! Images built on the fly: sites, exits, kinds of files, damage.
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and says what it skipped"
+)]
+
+mod build;
+mod damage;
+mod exits;
+mod files;
+mod sites;
