@@ -161,7 +161,8 @@ pub const MAX_RETURN_DEPTH: usize = 64;
 /// the next generation, and closes the old link afterwards. While both are attached every call runs both programs,
 /// the newer link's first (the kernel adds consumers at the head of its list). So that it counts once, each program
 /// leaves (function, generation) in its [`ThreadState`], and returns at once (session: 1) when it finds its own
-/// function there with a newer generation.
+/// function there with a newer generation. Entries and exits are told apart (top bit of `last_func`): their links are
+/// re-created one after the other.
 pub const fn cookie(func: u32, generation: u32) -> u64 {
     func as u64 | (generation as u64) << 32
 }
@@ -230,7 +231,7 @@ pub struct ThreadState {
     pub seq: u32,
     /// Number of switches: read before and after a clock read, to see a switch between.
     pub switches: u32,
-    /// Function of the last probe that ran on this thread, for the rule at [`cookie`].
+    /// Function of the last probe that ran on this thread, for the rule at [`cookie`]; top bit set at an exit.
     pub last_func: u32,
     /// Generation of that probe's link.
     pub last_generation: u32,

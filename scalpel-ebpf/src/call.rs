@@ -99,10 +99,23 @@ pub fn watched() -> Option<Watched> {
 }
 
 impl Watched {
-    /// Notes which probe ran; false = a newer link's probe of the same function has counted this hit already.
+    /// Notes which entry probe ran; false = a newer link's probe of the same function has counted this entry already.
     #[inline(always)]
     pub fn is_first(&self, cookie: u64) -> bool {
-        let (func, generation) = (cookie_func(cookie), cookie_generation(cookie));
+        self.is_first_at(cookie_func(cookie), cookie)
+    }
+
+    /// The same for an exit probe. Entries and exits have links of their own, re-created one after the other: an exit
+    /// by a newer link must not silence the next entry, which only the older one sees.
+    #[inline(always)]
+    fn is_first_exit(&self, cookie: u64) -> bool {
+        const EXIT: u32 = 1 << 31;
+        self.is_first_at(cookie_func(cookie) | EXIT, cookie)
+    }
+
+    #[inline(always)]
+    fn is_first_at(&self, func: u32, cookie: u64) -> bool {
+        let generation = cookie_generation(cookie);
         // SAFETY: the storage lives as long as the running thread, and only the thread's own programs use these fields.
         let state = unsafe { &mut *self.state };
         if state.last_func == func && state.last_generation > generation {
@@ -157,6 +170,17 @@ impl Watched {
         );
     }
 
+    /// EXIT after the return: it has taken the return address, 8 bytes, off the stack.
+    #[inline(always)]
+    fn exit_after_return(&self, hit: &Hit) {
+        self.exit(
+            cookie_func(hit.cookie()),
+            hit.sp().wrapping_sub(8),
+            hit.returned(),
+            0,
+        );
+    }
+
     /// Whether the return of this entry may be probed; counts it if not.
     #[inline(always)]
     pub fn may_probe_return(&self, func: u32, frame: u64, site: u64) -> bool {
@@ -172,7 +196,9 @@ impl Watched {
 #[inline(always)]
 pub fn session(hit: &Hit) -> u32 {
     if hit.is_return() {
-        returned(hit);
+        if let Some(watched) = watched() {
+            watched.exit_after_return(hit);
+        }
         return PROBE_RETURN;
     }
     let Some(watched) = watched() else {
@@ -223,7 +249,7 @@ fn entry(hit: &Hit, flags: u16) -> u32 {
 pub fn ret(hit: &Hit) -> u32 {
     let Some(watched) = watched() else { return 0 };
     let cookie = hit.cookie();
-    if watched.is_first(cookie) {
+    if watched.is_first_exit(cookie) {
         watched.exit(
             cookie_func(cookie),
             hit.sp(),
@@ -234,16 +260,12 @@ pub fn ret(hit: &Hit) -> u32 {
     0
 }
 
-/// EXIT after the return: it has taken the return address, 8 bytes, off the stack.
+/// EXIT by a return probe without a session.
 #[inline(always)]
 pub fn returned(hit: &Hit) -> u32 {
-    if let Some(watched) = watched() {
-        watched.exit(
-            cookie_func(hit.cookie()),
-            hit.sp().wrapping_sub(8),
-            hit.returned(),
-            0,
-        );
+    let Some(watched) = watched() else { return 0 };
+    if watched.is_first_exit(hit.cookie()) {
+        watched.exit_after_return(hit);
     }
     0
 }

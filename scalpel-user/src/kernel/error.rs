@@ -29,6 +29,9 @@ pub enum KernelError {
         /// Its name.
         name: String,
     },
+    /// The programs cannot learn the kernel's layout.
+    #[error(transparent)]
+    Types(#[from] super::btf::BtfError),
     /// The maps could not be created.
     #[error("the kernel refused the BPF maps ({hint})")]
     Maps {

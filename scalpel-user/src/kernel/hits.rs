@@ -11,42 +11,53 @@ use scalpel_common::kernel::maps;
 use super::error::KernelError;
 use crate::event::FuncId;
 
-/// The mapped counters. They stay readable after the programs are detached.
+/// The mapped counters: `stripes` times one counter per function id. They stay readable after a detach.
 #[derive(Debug)]
 pub(super) struct Hits {
     map: MmapRaw,
-    entries: usize,
+    stripes: usize,
+    functions: usize,
 }
 
 impl Hits {
     /// Maps the counters of `ebpf`, which must be an mmapable array.
-    pub(super) fn map(ebpf: &Ebpf, entries: u32) -> Result<Self, KernelError> {
+    pub(super) fn map(ebpf: &Ebpf, stripes: u32, functions: u32) -> Result<Self, KernelError> {
         let Some(Map::Array(data)) = ebpf.map(maps::HITS) else {
             return Err(KernelError::Missing {
                 what: "map",
                 name: maps::HITS.into(),
             });
         };
-        let entries = entries as usize;
+        let (stripes, functions) = (stripes as usize, functions as usize);
         let map = MmapOptions::new()
-            .len(entries * size_of::<u64>())
+            .len(stripes * functions * size_of::<u64>())
             .map_raw_read_only(&data.fd().as_fd())
             .map_err(|source| KernelError::Map {
                 name: maps::HITS,
                 source: source.into(),
             })?;
-        Ok(Self { map, entries })
+        Ok(Self {
+            map,
+            stripes,
+            functions,
+        })
     }
 
-    /// Entries of `func` seen so far; 0 beyond the end of the map.
+    /// Entries of `func` seen so far; 0 for an id that was not announced when the maps were made.
     pub(super) fn of(&self, func: FuncId) -> u64 {
-        let index = func.get() as usize;
-        if index >= self.entries {
+        let id = func.get() as usize;
+        if id >= self.functions {
             return 0;
         }
-        // SAFETY: `index` is within the `entries` counters that the mapping holds; it is page-aligned and lives as
-        // long as `self`. The kernel writes it atomically.
-        let counter = unsafe { &*self.map.as_ptr().cast::<AtomicU64>().add(index) };
-        counter.load(Ordering::Relaxed)
+        let slots = (0..self.stripes).map(|stripe| stripe * self.functions + id);
+        slots.map(|slot| self.load(slot)).sum()
+    }
+
+    fn load(&self, slot: usize) -> u64 {
+        debug_assert!(slot < self.stripes * self.functions);
+        // SAFETY: `slot` is below stripes * functions, the number of counters in the mapping: `of` sees to it.
+        let counter = unsafe { self.map.as_ptr().cast::<AtomicU64>().add(slot) };
+        // SAFETY: the mapping is page-aligned and lives as long as `self`; the kernel writes it atomically.
+        unsafe { &*counter }.load(Ordering::Relaxed)
     }
 }

@@ -5,14 +5,17 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use aya::maps::{Array, Map, MapData};
+use aya::maps::{Array, ArrayOfMaps, Map, MapData, MapError};
 use aya::{Ebpf, EbpfLoader};
+use aya_obj::generated::bpf_map_type;
 use caps::Capability;
-use scalpel_common::kernel::{KERNEL_ABI_VERSION, MAX_FUNCTIONS, Settings, maps};
+use scalpel_common::kernel::{CALL_RINGS, KERNEL_ABI_VERSION, MAX_FUNCTIONS, Settings, maps};
 
+use super::btf::KernelTypes;
 use super::calls::CallPrograms;
 use super::error::{Hint, KernelError};
 use super::hits::Hits;
+use super::object::OBJECT;
 use super::sys;
 use crate::event::{FuncId, MonoTime};
 
@@ -34,16 +37,35 @@ pub struct LoadOptions<'a> {
     pub object: &'a [u8],
     /// How call programs will be attached.
     pub mechanism: Mechanism,
-    /// Map sizes to set: name, entries (for rings: bytes).
-    pub map_entries: Vec<(&'a str, u32)>,
+    /// Memory of all call rings together, in bytes. Rings are powers of two: up to half of it may stay unused.
+    pub call_ring_bytes: u64,
+    /// Memory of the sample ring in bytes.
+    pub sample_ring_bytes: u32,
+    /// Memory of the control ring in bytes.
+    pub control_ring_bytes: u32,
     /// Highest function id that will be attached.
     pub functions: u32,
     /// Bits of `settings_flags`.
     pub flags: u32,
-    /// Bytes in a ring at which a producer wakes the collector.
-    pub wake_threshold: u64,
     /// End of the first lease.
     pub lease_until: MonoTime,
+}
+
+impl LoadOptions<'static> {
+    /// The object that is built in, with sizes that suit a recording of one busy process: 64 MiB for calls, 4 MiB
+    /// for samples, 1 MiB for control.
+    pub const fn new(mechanism: Mechanism) -> Self {
+        Self {
+            object: OBJECT,
+            mechanism,
+            call_ring_bytes: 64 << 20,
+            sample_ring_bytes: 4 << 20,
+            control_ring_bytes: 1 << 20,
+            functions: MAX_FUNCTIONS - 1,
+            flags: 0,
+            lease_until: MonoTime(0),
+        }
+    }
 }
 
 /// What the kernel counted about one program.
@@ -66,6 +88,7 @@ pub struct Kernel {
     pub(super) hits: Arc<Hits>,
     pub(super) settings: Settings,
     pub(super) mechanism: Mechanism,
+    pub(super) call_rings: Vec<MapData>,
     settings_map: Array<MapData, PodSettings>,
 }
 
@@ -81,35 +104,35 @@ impl Kernel {
     /// Loads everything and writes the settings. Nothing is attached yet.
     pub fn load(options: &LoadOptions<'_>) -> Result<Self, KernelError> {
         raise_memlock();
-        let entries = options.functions.saturating_add(1).min(MAX_FUNCTIONS);
-        let mut loader = EbpfLoader::new();
-        loader
-            .allow_unsupported_maps()
-            .map_max_entries(maps::HITS, entries);
-        for &(name, entries) in &options.map_entries {
-            loader.map_max_entries(name, entries);
-        }
-        let mut ebpf = loader.load(options.object).map_err(refused_maps)?;
+        let functions = options.functions.saturating_add(1).min(MAX_FUNCTIONS);
+        let rings = RingPlan::new(options.call_ring_bytes, processors());
+        let mut ebpf = load_object(options, functions, rings.count)?;
         let calls = Arc::new(CallPrograms::load(
             options.object,
             &ebpf,
             options.mechanism,
         )?);
-        let hits = Arc::new(Hits::map(&ebpf, entries)?);
+        let hits = Arc::new(Hits::map(&ebpf, rings.count, functions)?);
+        let call_rings = fill_rings(&mut ebpf, rings)?;
         let settings_map = take_settings(&mut ebpf)?;
         let settings = Settings {
             lease_until: options.lease_until.0,
-            wake_threshold: options.wake_threshold,
+            wake_threshold: u64::from(rings.bytes) / WAKE_AT,
             flags: options.flags,
             abi_version: KERNEL_ABI_VERSION,
-            ..Settings::default()
+            watch_epoch: 1,
+            ring_mask: rings.count - 1,
+            functions,
+            jiffy_ns: jiffy_ns(),
         };
+        let mechanism = options.mechanism;
         let mut kernel = Self {
             ebpf,
             calls,
             hits,
             settings,
-            mechanism: options.mechanism,
+            mechanism,
+            call_rings,
             settings_map,
         };
         kernel.write_settings(settings)?;
@@ -173,6 +196,90 @@ fn raise_memlock() {
     let _not_fatal = setrlimit(Resource::Memlock, unlimited);
 }
 
+/// A producer wakes the collector when a ring is this part full; its timer empties rings long before in quiet times.
+const WAKE_AT: u64 = 4;
+
+/// How many call rings there are, and how large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RingPlan {
+    /// A power of two.
+    count: u32,
+    /// Bytes of each: a power of two.
+    bytes: u32,
+}
+
+impl RingPlan {
+    /// A ring for each processor up to `CALL_RINGS`, all within `budget` bytes but for a minimum of 64 KiB each.
+    fn new(budget: u64, processors: u32) -> Self {
+        const SMALLEST: u64 = 64 << 10;
+        const LARGEST: u64 = 1 << 30;
+        let count = processors.max(1).next_power_of_two().min(CALL_RINGS as u32);
+        let share = (budget / u64::from(count)).clamp(SMALLEST, LARGEST);
+        Self {
+            count,
+            bytes: 1 << share.ilog2(),
+        }
+    }
+}
+
+/// Resolution of the clock that ticks with the kernel's timer.
+fn jiffy_ns() -> u32 {
+    use rustix::time::{ClockId, clock_getres};
+    u32::try_from(clock_getres(ClockId::MonotonicCoarse).tv_nsec).unwrap_or(0)
+}
+
+fn processors() -> u32 {
+    aya::util::online_cpus().map_or(1, |online| online.len() as u32)
+}
+
+fn load_object(
+    options: &LoadOptions<'_>,
+    functions: u32,
+    stripes: u32,
+) -> Result<Ebpf, KernelError> {
+    let globals = KernelTypes::of_this_kernel()?.globals()?;
+    let mut loader = EbpfLoader::new();
+    loader
+        .allow_unsupported_maps()
+        .map_max_entries(maps::HITS, functions * stripes)
+        .map_max_entries(maps::FUNCTION_LOSSES, functions)
+        .map_max_entries(maps::SAMPLE_RING, options.sample_ring_bytes)
+        .map_max_entries(maps::CONTROL_RING, options.control_ring_bytes);
+    for (name, value) in &globals {
+        loader.override_global(name, value, true);
+    }
+    loader.load(options.object).map_err(refused_maps)
+}
+
+/// Makes the call rings and puts them where the programs find them.
+fn fill_rings(ebpf: &mut Ebpf, plan: RingPlan) -> Result<Vec<MapData>, KernelError> {
+    let missing = || KernelError::Missing {
+        what: "map",
+        name: maps::CALL_RINGS.into(),
+    };
+    let map = ebpf.map_mut(maps::CALL_RINGS).ok_or_else(missing)?;
+    let mut slots = ArrayOfMaps::<_, MapData>::try_from(map)
+        .map_err(|error| refused_map(maps::CALL_RINGS, error))?;
+    let make = |index: u32| {
+        let ring = new_ring(plan.bytes)?;
+        slots.set(index, &ring, 0).map(|()| ring)
+    };
+    let rings: Result<Vec<MapData>, MapError> = (0..plan.count).map(make).collect();
+    rings.map_err(|error| KernelError::Maps {
+        hint: Hint::for_error(&error, &[Capability::CAP_BPF]),
+        source: Box::new(error.into()),
+    })
+}
+
+fn new_ring(bytes: u32) -> Result<MapData, MapError> {
+    let kind = bpf_map_type::BPF_MAP_TYPE_RINGBUF as u32;
+    MapData::create(
+        aya_obj::Map::new_from_params(kind, 0, 0, bytes, 0),
+        "CALL_RING",
+        None,
+    )
+}
+
 fn take_settings(ebpf: &mut Ebpf) -> Result<Array<MapData, PodSettings>, KernelError> {
     let missing = || KernelError::Missing {
         what: "map",
@@ -197,5 +304,22 @@ fn refused_maps(error: aya::EbpfError) -> KernelError {
     KernelError::Maps {
         hint: Hint::for_error(&error, &needed),
         source: Box::new(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(budget: u64, processors: u32, count: u32, bytes: u32) {
+        assert_eq!(RingPlan::new(budget, processors), RingPlan { count, bytes });
+    }
+
+    #[test]
+    fn rings_stay_within_the_budget_and_are_powers_of_two() {
+        check(64 << 20, 2, 2, 32 << 20);
+        check(64 << 20, 6, 8, 8 << 20);
+        check(100 << 20, 64, 8, 8 << 20);
+        check(0, 1, 1, 64 << 10);
     }
 }

@@ -104,10 +104,11 @@ pub(super) fn blames_an_offset(error: &io::Error) -> bool {
 
 /// Finds the sites that the kernel refuses, with its error number, without touching the target: the file is mapped
 /// into this process, and trial links watch this process alone. It never runs the mapped code, but placing a
-/// breakpoint there makes the kernel look at the instruction. Also tells for files that nobody has mapped yet.
+/// breakpoint there makes the kernel look at the instruction. (The mapping must be private, and may be without
+/// execute permission: `valid_vma` in kernel/events/uprobes.c.)
 pub(super) fn refused_sites(target: Target<'_>, sites: &[Site]) -> io::Result<Vec<(usize, i32)>> {
     // SAFETY: the mapping is neither read nor run; a file that shrinks meanwhile harms nobody.
-    let mapping = unsafe { memmap2::MmapOptions::new().map_exec(target.file.file()) }?;
+    let mapping = unsafe { memmap2::MmapOptions::new().map_copy_read_only(target.file.file()) }?;
     let trial = Target {
         pid: Some(Pid(std::process::id())),
         ..target

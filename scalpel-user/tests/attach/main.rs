@@ -1,0 +1,40 @@
+//! The attach mechanisms on programs with known truth, without the rest of the collector. Needs root.
+
+mod harm;
+mod links;
+mod subject;
+
+use std::process::ExitCode;
+
+use scalpel_tests::suite::{Suite, cannot_record};
+use scalpel_tests::tests;
+
+fn main() -> ExitCode {
+    if let Some(outcome) = links::run_as_victim() {
+        return if outcome.is_ok() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
+    }
+    let mut suite = Suite::new("kernel", cannot_record());
+    harm::add(&mut suite);
+    {
+        use links::*;
+        tests!(suite, "links":
+            a_refused_offset_is_found_and_the_others_are_attached,
+            an_offset_beyond_the_file_is_refused,
+            a_function_asked_for_twice_counts_once,
+            a_deleted_file_can_be_probed,
+            dropping_a_function_neither_misses_nor_doubles_calls_of_the_others,
+            a_hot_function_is_dropped_by_the_breaker,
+            many_links_close_in_parallel,
+            a_pid_filter_leaves_strangers_alone,
+            a_filter_for_a_process_that_is_gone_says_so,
+            too_many_perf_probes_are_refused_before_any_is_attached,
+            a_killed_collector_leaves_nothing,
+            dropping_attachments_leaves_nothing,
+        );
+    }
+    suite.run()
+}
