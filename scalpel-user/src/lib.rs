@@ -24,5 +24,6 @@ pub mod plan;
 pub mod report;
 pub mod sink;
 pub mod source;
+pub mod symbol;
 pub mod target;
 pub mod tree;

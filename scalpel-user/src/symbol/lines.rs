@@ -1,0 +1,42 @@
+//! File and line of a function's start, from debug information where there is any.
+
+use std::path::Path;
+
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{Input, Symbolizer};
+
+/// Where a function begins in its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) file: String,
+    pub(super) line: Option<u32>,
+}
+
+/// Reads debug information, each file's once.
+#[derive(Default)]
+pub(super) struct Lines {
+    symbolizer: Option<Symbolizer>,
+}
+
+impl Lines {
+    /// `file_offset`: of the function's first instruction.
+    pub(super) fn of(&mut self, path: &Path, file_offset: u64) -> Option<Line> {
+        // With inlined functions, for the first instruction may be an inlined function's: the outer one's line is its own.
+        let symbolizer = self.symbolizer.get_or_insert_with(|| {
+            Symbolizer::builder()
+                .enable_code_info(true)
+                .enable_inlined_fns(true)
+                .enable_demangling(false)
+                .build()
+        });
+        let source = Source::Elf(Elf::new(path));
+        let answer = symbolizer
+            .symbolize_single(&source, Input::FileOffset(file_offset))
+            .ok()?;
+        let info = answer.into_sym()?.code_info?;
+        Some(Line {
+            file: info.to_path().to_string_lossy().into_owned(),
+            line: info.line,
+        })
+    }
+}

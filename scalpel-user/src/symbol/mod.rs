@@ -1,0 +1,209 @@
+//! Address of a process -> the function it lies in, or the reason why it has none.
+//!
+//! The only user of blazesym. Works from mappings and open files that it was given, so that it works the same when the
+//! process has ended. Must not know where addresses come from or what is made of the names. Not `Send`: one thread's.
+
+mod jit;
+mod kernel;
+mod lines;
+mod modules;
+mod space;
+mod vdso;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::event::Pid;
+use crate::function::{FunctionInfo, Language, UnknownReason};
+
+use jit::JitMap;
+use kernel::KernelSymbols;
+use lines::Lines;
+use modules::{ModuleId, Modules};
+use space::{Region, Space};
+use vdso::Vdso;
+
+/// First address of the kernel's half (x86-64, any number of page-table levels).
+pub const KERNEL_SPACE: u64 = 0xff00_0000_0000_0000;
+
+/// The kernel, where a process is asked for.
+pub const KERNEL: Pid = Pid(0);
+
+/// A function, shared.
+pub type Named = Result<Arc<FunctionInfo>, UnknownReason>;
+
+/// Reads the functions of a file. The names of probed and of sampled functions must agree, so both come from the
+/// reader that the wiring gives; blazesym's own names are for files that it cannot read.
+pub trait FunctionReader {
+    /// All functions of the file, in any order; `None` if it cannot be read.
+    fn functions(&self, path: &Path, file: &File) -> Option<Vec<FunctionInfo>>;
+
+    /// Name for people, and language, of a name from a symbol table.
+    fn display(&self, raw_name: &str) -> (String, Language);
+}
+
+/// What is behind a mapping.
+#[derive(Clone, Debug)]
+pub enum Backing {
+    /// A file: its path as the process sees it, and itself or why it could not be opened.
+    File(PathBuf, Result<Arc<File>, UnknownReason>),
+    /// Memory without a file.
+    Anonymous,
+    /// The kernel's `[vdso]`.
+    Vdso,
+}
+
+/// One executable mapping.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// File offset of `start`, in bytes.
+    pub offset: u64,
+    /// What is behind it.
+    pub backing: Backing,
+}
+
+/// Names addresses. Remembers every answer.
+pub struct Symbolizer {
+    reader: Box<dyn FunctionReader>,
+    spaces: FxHashMap<Pid, Space>,
+    modules: Modules,
+    jit: FxHashMap<Pid, JitMap>,
+    kernel: KernelSymbols,
+    vdso: Vdso,
+    lines: Lines,
+    known: FxHashMap<(Pid, u64), Named>,
+}
+
+impl Symbolizer {
+    /// A symbolizer that knows no process yet.
+    pub fn new(reader: Box<dyn FunctionReader>) -> Self {
+        Self {
+            reader,
+            spaces: FxHashMap::default(),
+            modules: Modules::default(),
+            jit: FxHashMap::default(),
+            kernel: KernelSymbols::default(),
+            vdso: Vdso::default(),
+            lines: Lines::default(),
+            known: FxHashMap::default(),
+        }
+    }
+
+    /// A process mapped something; what was mapped at those addresses before is gone.
+    pub fn map(&mut self, pid: Pid, mapping: Mapping) {
+        let Mapping {
+            start,
+            end,
+            offset,
+            backing,
+        } = mapping;
+        let region = match backing {
+            Backing::File(path, file) => Region::File {
+                module: self.modules.add(path, file),
+                offset,
+            },
+            Backing::Anonymous => Region::Anonymous,
+            Backing::Vdso => Region::Vdso,
+        };
+        self.spaces.entry(pid).or_default().map(start, end, region);
+    }
+
+    /// A process was born: it has what its parent has.
+    pub fn fork(&mut self, parent: Pid, child: Pid) {
+        if let Some(space) = self.spaces.get(&parent) {
+            self.spaces.insert(child, space.clone());
+        }
+    }
+
+    /// A process replaced its program: its mappings and answers are void. Resolve what is pending before.
+    pub fn exec(&mut self, pid: Pid) {
+        self.spaces.remove(&pid);
+        self.jit.remove(&pid);
+        self.known.retain(|(of, _), _| *of != pid);
+    }
+
+    /// Keeps the perf map of a process (`/tmp/perf-PID.map`) as it is now, before it ends and its root is gone.
+    /// `inner` is its pid in its own pid namespace.
+    pub fn keep_perf_map(&mut self, pid: Pid, inner: Pid) {
+        self.jit.insert(pid, JitMap::read(pid, inner));
+    }
+
+    /// Names addresses of `pid` ([`KERNEL`] for the kernel's), in their order. For a return address ask for the
+    /// address minus one: a call may be the last instruction of its function.
+    pub fn resolve(&mut self, pid: Pid, addresses: &[u64]) -> Vec<Named> {
+        addresses
+            .iter()
+            .map(|&address| self.resolve_one(pid, address))
+            .collect()
+    }
+
+    /// How many distinct addresses have no name, by reason.
+    pub fn unknown(&self) -> BTreeMap<UnknownReason, u64> {
+        let mut counts = BTreeMap::new();
+        for reason in self.known.values().filter_map(|named| named.as_ref().err()) {
+            *counts.entry(reason.clone()).or_default() += 1;
+        }
+        counts
+    }
+
+    fn resolve_one(&mut self, pid: Pid, address: u64) -> Named {
+        let pid = if address >= KERNEL_SPACE { KERNEL } else { pid };
+        if let Some(known) = self.known.get(&(pid, address)) {
+            return known.clone();
+        }
+        let named = self.look_up(pid, address);
+        self.known.insert((pid, address), named.clone());
+        named
+    }
+
+    fn look_up(&mut self, pid: Pid, address: u64) -> Named {
+        if pid == KERNEL {
+            return self.kernel.look_up(address);
+        }
+        let Some(space) = self.spaces.get(&pid) else {
+            return Err(UnknownReason::ProcessGone);
+        };
+        match space.at(address) {
+            None => Err(UnknownReason::Unmapped),
+            Some((start, Region::File { module, offset })) => {
+                self.in_file(*module, address - start + offset)
+            }
+            Some((start, Region::Vdso)) => self.vdso.look_up(address - start),
+            Some((_, Region::Anonymous)) => {
+                // The map of a process that keeps running has grown since: it is read once, at the first question.
+                self.jit
+                    .entry(pid)
+                    .or_insert_with(|| JitMap::read(pid, pid))
+                    .look_up(address)
+            }
+        }
+    }
+
+    fn in_file(&mut self, module: ModuleId, file_offset: u64) -> Named {
+        let function = self.modules.look_up(module, file_offset, &*self.reader)?;
+        if function.line.is_some() || function.unknown.is_some() {
+            return Ok(function);
+        }
+        let Some(line) = self
+            .modules
+            .readable_path(module)
+            .and_then(|path| self.lines.of(path, function.file_offset))
+        else {
+            return Ok(function);
+        };
+        let mut info = FunctionInfo::clone(&function);
+        (info.file, info.line) = (Some(line.file), line.line);
+        Ok(self.modules.replace(module, info))
+    }
+}
+
+#[cfg(test)]
+mod tests;
