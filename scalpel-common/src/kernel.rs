@@ -50,8 +50,6 @@ pub mod programs {
     pub const PROCESS_EXEC: &str = "process_exec";
     /// `tp_btf/sched_process_exit`: control record; the process leaves the set with its last thread.
     pub const PROCESS_EXIT: &str = "process_exit";
-    /// `fentry/perf_event_mmap`: control record for a new mapping of an executable file.
-    pub const PROCESS_MAP: &str = "process_map";
     /// Perf-event program: one record with user and kernel stack.
     pub const SAMPLE: &str = "sample";
 }
@@ -64,8 +62,8 @@ pub mod maps {
     /// `(cpu & ring_mask) * functions + id`: one stripe a ring, so that CPUs do not fight for a cache line; a function's
     /// count is the sum over the stripes. The loader sets `max_entries` to stripes * functions.
     pub const HITS: &str = "HITS";
-    /// Array of u64 by function id (`BPF_F_MMAPABLE`): events of that function that found no room. The loader sets
-    /// `max_entries` to the number of functions.
+    /// Array of u64 (`BPF_F_MMAPABLE`): events of a function that found no room. ENTER in slot `id`, EXIT and COMPLETE in
+    /// slot `functions + id`. The loader sets `max_entries` to 2 * functions.
     pub const FUNCTION_LOSSES: &str = "FUNCTION_LOSSES";
     /// Per-CPU array of one `[u64; LOSS_CLASSES]`.
     pub const LOSSES: &str = "LOSSES";
@@ -136,13 +134,6 @@ pub const KERNEL_FIELDS: &[KernelField] = &[
     ),
     field("RETURN_INSTANCE_STACK", "return_instance", &["stack"]),
     field("BPRM_FILENAME", "linux_binprm", &["filename"]),
-    field("VMA_START", "vm_area_struct", &["vm_start"]),
-    field("VMA_END", "vm_area_struct", &["vm_end"]),
-    field("VMA_FLAGS", "vm_area_struct", &["vm_flags"]),
-    field("VMA_PGOFF", "vm_area_struct", &["vm_pgoff"]),
-    field("VMA_FILE", "vm_area_struct", &["vm_file"]),
-    field("FILE_DENTRY", "file", &["f_path", "dentry"]),
-    field("DENTRY_NAME", "dentry", &["d_name", "name"]),
 ];
 
 /// Global (u64) that is 1 where the tracepoint `sched_process_exit` tells whether the last thread of its process ended

@@ -10,13 +10,13 @@ use crate::maps::{CALL_RINGS, SETTINGS};
 
 /// Nothing; the return is probed too.
 #[inline(always)]
-pub const fn empty(_: &Hit) -> u32 {
+pub(crate) const fn empty(_: &Hit) -> u32 {
     0
 }
 
 /// One 64-byte record at the entry and one at the return: reserved, stamped and submitted, otherwise empty.
 #[inline(always)]
-pub fn two_records(_: &Hit) -> u32 {
+pub(crate) fn two_records(_: &Hit) -> u32 {
     if let Some(settings) = SETTINGS.get(0)
         && let Some(ring) = CALL_RINGS.get(emit::cpu() & settings.ring_mask)
         && let Some(mut slot) = ring.reserve(0)

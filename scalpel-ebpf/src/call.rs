@@ -14,13 +14,13 @@ use crate::fields::Task;
 use crate::{guard, thread};
 
 /// A session program's answer at an entry: the return shall be probed.
-pub const PROBE_RETURN: u32 = 0;
+pub(crate) const PROBE_RETURN: u32 = 0;
 
 /// A session program's answer at an entry: leave the return alone. No trampoline is put on the stack.
-pub const LEAVE_RETURN: u32 = 1;
+pub(crate) const LEAVE_RETURN: u32 = 1;
 
 /// One run of a call program.
-pub struct Hit {
+pub(crate) struct Hit {
     ctx: *mut c_void,
     regs: *const pt_regs,
 }
@@ -28,7 +28,7 @@ pub struct Hit {
 impl Hit {
     /// From the context that the kernel gives.
     #[inline(always)]
-    pub const fn new(ctx: *mut c_void) -> Self {
+    pub(crate) const fn new(ctx: *mut c_void) -> Self {
         Self {
             ctx,
             regs: ctx.cast(),
@@ -37,7 +37,7 @@ impl Hit {
 
     /// Whether this is the return, in a session: at an entry the instruction pointer is the probed address.
     #[inline(always)]
-    pub fn is_return(&self) -> bool {
+    pub(crate) fn is_return(&self) -> bool {
         // SAFETY: the helper takes the program's own context.
         let probed = unsafe { bpf_get_func_ip(self.ctx) };
         // SAFETY: the context is the registers.
@@ -46,43 +46,43 @@ impl Hit {
 
     /// The stack pointer.
     #[inline(always)]
-    pub fn sp(&self) -> u64 {
+    pub(crate) fn sp(&self) -> u64 {
         // SAFETY: the context is the registers.
         unsafe { (*self.regs).rsp }
     }
 
     /// The return value.
     #[inline(always)]
-    pub fn returned(&self) -> u64 {
+    pub(crate) fn returned(&self) -> u64 {
         // SAFETY: the context is the registers.
         unsafe { (*self.regs).rax }
     }
 
     /// The attach cookie.
     #[inline(always)]
-    pub fn cookie(&self) -> u64 {
+    pub(crate) fn cookie(&self) -> u64 {
         // SAFETY: the helper takes the program's own context.
         unsafe { bpf_get_attach_cookie(self.ctx) }
     }
 }
 
 /// A call in a watched process.
-pub struct Watched {
+pub(crate) struct Watched {
     /// The settings.
-    pub settings: &'static Settings,
+    pub(crate) settings: &'static Settings,
     /// The thread.
-    pub task: Task,
+    pub(crate) task: Task,
     /// Its state.
-    pub state: *mut ThreadState,
+    pub(crate) state: *mut ThreadState,
     /// Thread group id.
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// Thread id.
-    pub tid: u32,
+    pub(crate) tid: u32,
 }
 
 /// The running thread, if the lease lasts and its process is watched.
 #[inline(always)]
-pub fn watched() -> Option<Watched> {
+pub(crate) fn watched() -> Option<Watched> {
     let settings = thread::settings()?;
     let task = Task::current();
     // SAFETY: the helper has no precondition.
@@ -101,7 +101,7 @@ pub fn watched() -> Option<Watched> {
 impl Watched {
     /// Notes which entry probe ran; false = a newer link's probe of the same function has counted this entry already.
     #[inline(always)]
-    pub fn is_first(&self, cookie: u64) -> bool {
+    pub(crate) fn is_first(&self, cookie: u64) -> bool {
         self.is_first_at(cookie_func(cookie), cookie)
     }
 
@@ -128,7 +128,7 @@ impl Watched {
 
     /// Writes ENTER.
     #[inline(always)]
-    pub fn enter(&self, func: u32, frame: u64, site: u64, flags: u16) {
+    pub(crate) fn enter(&self, func: u32, frame: u64, site: u64, flags: u16) {
         let kind = Kind::Enter;
         let (pid, tid, class) = (self.pid, self.tid, LossClass::Enter);
         emit::call(
@@ -181,12 +181,12 @@ impl Watched {
         );
     }
 
-    /// Whether the return of this entry may be probed; counts it if not.
+    /// Whether the return of this entry may be probed; counts it if not (the entry's flags say whose it is).
     #[inline(always)]
-    pub fn may_probe_return(&self, func: u32, frame: u64, site: u64) -> bool {
+    pub(crate) fn may_probe_return(&self, frame: u64, site: u64) -> bool {
         let allowed = guard::allows(self.task, self.pid == self.tid, frame, site);
         if !allowed {
-            emit::lost(LossClass::ReturnRefused, func);
+            emit::count_class(LossClass::ReturnRefused);
         }
         allowed
     }
@@ -194,7 +194,7 @@ impl Watched {
 
 /// ENTER and EXIT in one program.
 #[inline(always)]
-pub fn session(hit: &Hit) -> u32 {
+pub(crate) fn session(hit: &Hit) -> u32 {
     if hit.is_return() {
         if let Some(watched) = watched() {
             watched.exit_after_return(hit);
@@ -211,7 +211,7 @@ pub fn session(hit: &Hit) -> u32 {
     let (func, frame) = (cookie_func(cookie), hit.sp());
     emit::hit(watched.settings, func);
     let site = guard::read_user(frame);
-    if watched.may_probe_return(func, frame, site) {
+    if watched.may_probe_return(frame, site) {
         watched.enter(func, frame, site, 0);
         PROBE_RETURN
     } else {
@@ -222,13 +222,13 @@ pub fn session(hit: &Hit) -> u32 {
 
 /// ENTER, and no EXIT ever.
 #[inline(always)]
-pub fn entry_only(hit: &Hit) -> u32 {
+pub(crate) fn entry_only(hit: &Hit) -> u32 {
     entry(hit, flags::NO_EXIT)
 }
 
 /// ENTER; [`ret`] or [`returned`] writes the EXIT.
 #[inline(always)]
-pub fn enter(hit: &Hit) -> u32 {
+pub(crate) fn enter(hit: &Hit) -> u32 {
     entry(hit, 0)
 }
 
@@ -246,7 +246,7 @@ fn entry(hit: &Hit, flags: u16) -> u32 {
 
 /// EXIT at a `ret` that has not run yet: the stack pointer is the entry's.
 #[inline(always)]
-pub fn ret(hit: &Hit) -> u32 {
+pub(crate) fn ret(hit: &Hit) -> u32 {
     let Some(watched) = watched() else { return 0 };
     let cookie = hit.cookie();
     if watched.is_first_exit(cookie) {
@@ -262,7 +262,7 @@ pub fn ret(hit: &Hit) -> u32 {
 
 /// EXIT by a return probe without a session.
 #[inline(always)]
-pub fn returned(hit: &Hit) -> u32 {
+pub(crate) fn returned(hit: &Hit) -> u32 {
     let Some(watched) = watched() else { return 0 };
     if watched.is_first_exit(hit.cookie()) {
         watched.exit_after_return(hit);

@@ -19,7 +19,7 @@ use crate::{guard, thread};
 
 /// Entry and return in one program.
 #[inline(always)]
-pub fn session(hit: &Hit) -> u32 {
+pub(crate) fn session(hit: &Hit) -> u32 {
     if hit.is_return() {
         if let Some(watched) = watched() {
             leave(&watched, hit);
@@ -41,7 +41,7 @@ fn enter(watched: &Watched, hit: &Hit) -> u32 {
     let (func, frame) = (cookie_func(cookie), hit.sp());
     emit::hit(watched.settings, func);
     let site = guard::read_user(frame);
-    if watched.may_probe_return(func, frame, site) && open(watched, frame, site) {
+    if watched.may_probe_return(frame, site) && open(watched, frame, site) {
         return PROBE_RETURN;
     }
     watched.enter(func, frame, site, flags::NO_EXIT | flags::RETURN_REFUSED);
@@ -157,7 +157,7 @@ fn first_calls(watched: &Watched) -> Option<&'static mut OpenCalls> {
         .get_or_insert(watched.task, core::ptr::null_mut())
         .map(|calls| unsafe { &mut *calls });
     if made.is_none() {
-        emit::lost(LossClass::ThreadState, 0);
+        emit::count_class(LossClass::ThreadState);
     }
     made
 }

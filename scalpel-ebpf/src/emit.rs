@@ -7,7 +7,7 @@ use core::ptr;
 use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
 use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_ringbuf_query};
 use scalpel_common::event::{Event, Kind, Source};
-use scalpel_common::kernel::{LossClass, Settings, ThreadState};
+use scalpel_common::kernel::{LOSS_CLASSES, LossClass, Settings, ThreadState};
 
 use crate::maps::{CALL_RINGS, CallRing, FUNCTION_LOSSES, HITS, LOSSES};
 use crate::thread::{self, Stamp};
@@ -17,36 +17,36 @@ const ASK_EVERY: u32 = 32;
 
 /// What of an event differs from call to call.
 #[derive(Clone, Copy)]
-pub struct Call {
+pub(crate) struct Call {
     /// Thread group id.
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// Thread id.
-    pub tid: u32,
+    pub(crate) tid: u32,
     /// Function id.
-    pub func: u32,
+    pub(crate) func: u32,
     /// Which loss it is if there is no room.
-    pub class: LossClass,
+    pub(crate) class: LossClass,
     /// `Kind`.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// `Event::flags`.
-    pub flags: u16,
+    pub(crate) flags: u16,
     /// `Event::frame`.
-    pub frame: u64,
+    pub(crate) frame: u64,
     /// `Event::site`.
-    pub site: u64,
+    pub(crate) site: u64,
     /// `Event::value`.
-    pub value: u64,
+    pub(crate) value: u64,
 }
 
 /// Writes a call event, stamped after its place is reserved.
 #[inline(always)]
-pub fn call(settings: &Settings, state: *mut ThreadState, call: Call) {
+pub(crate) fn call(settings: &Settings, state: *mut ThreadState, call: Call) {
     put(settings, state, call, || thread::stamp(state));
 }
 
 /// Writes a call event with a stamp that was taken before.
 #[inline(always)]
-pub fn put(
+pub(crate) fn put(
     settings: &Settings,
     state: *mut ThreadState,
     call: Call,
@@ -55,10 +55,10 @@ pub fn put(
     let seq = thread::next_seq(state);
     let cpu = cpu();
     let Some(ring) = CALL_RINGS.get(cpu & settings.ring_mask) else {
-        return lost(call.class, call.func);
+        return lost(settings, call.class, call.func);
     };
     let Some(mut slot) = ring.reserve(0) else {
-        return lost(call.class, call.func);
+        return lost(settings, call.class, call.func);
     };
     let stamp = stamp();
     write(&mut slot, call, seq, cpu, stamp);
@@ -104,32 +104,47 @@ fn fill(ring: &CallRing) -> u64 {
 
 /// The processor. It stays the same during a program.
 #[inline(always)]
-pub fn cpu() -> u32 {
+pub(crate) fn cpu() -> u32 {
     // SAFETY: the helper has no precondition.
     unsafe { bpf_get_smp_processor_id() }
 }
 
 /// Counts an entry of a function.
 #[inline(always)]
-pub fn hit(settings: &Settings, func: u32) {
+pub(crate) fn hit(settings: &Settings, func: u32) {
     if let Some(count) = HITS.get_ptr_mut((cpu() & settings.ring_mask) * settings.functions + func)
     {
         add(count);
     }
 }
 
-/// Counts an event that was lost, by CPU and class and by function. Never inlined: it is off the hot path, and one copy
+/// Counts an event that was lost, by CPU and class and by function. Not inlined: it is off the hot path, and one copy
 /// a program keeps the verifier's work small.
 #[inline(never)]
-pub fn lost(class: LossClass, func: u32) {
-    if let Some(counts) = LOSSES.get_ptr_mut(0) {
-        // SAFETY: classes are below LOSS_CLASSES, the length of the array.
-        add(unsafe { counts.cast::<u64>().add(class as usize & 7) });
-    }
+pub(crate) fn lost(settings: &Settings, class: LossClass, func: u32) {
+    count_class(class);
+    let stripe = if class as u32 == LossClass::Exit as u32 {
+        settings.functions
+    } else {
+        0
+    };
     if func != 0
-        && let Some(count) = FUNCTION_LOSSES.get_ptr_mut(func)
+        && let Some(count) = FUNCTION_LOSSES.get_ptr_mut(stripe + func)
     {
         add(count);
+    }
+}
+
+/// Counts what belongs to no function.
+#[inline(always)]
+pub(crate) fn count_class(class: LossClass) {
+    if let Some(counts) = LOSSES.get_ptr_mut(0) {
+        // SAFETY: classes are below LOSS_CLASSES, the length of the array.
+        add(unsafe {
+            counts
+                .cast::<u64>()
+                .add(class as usize & (LOSS_CLASSES - 1))
+        });
     }
 }
 

@@ -12,7 +12,7 @@ macro_rules! fields {
     ($($name:ident)+) => {
         $(
             #[unsafe(no_mangle)]
-            pub static $name: Global<u64> = Global::new(0);
+            pub(crate) static $name: Global<u64> = Global::new(0);
         )+
     };
 }
@@ -20,106 +20,106 @@ macro_rules! fields {
 fields! {
     TASK_PID TASK_TGID TASK_MM TASK_FSBASE TASK_UTASK TASK_LEADER TASK_START_BOOTTIME TASK_EXIT_CODE TASK_SIGNAL
     TASK_COMM SIGNAL_LIVE MM_START_STACK MM_XOL_AREA XOL_AREA_VADDR UTASK_DEPTH UTASK_RETURN_INSTANCES
-    RETURN_INSTANCE_STACK BPRM_FILENAME VMA_START VMA_END VMA_FLAGS VMA_PGOFF VMA_FILE FILE_DENTRY DENTRY_NAME
+    RETURN_INSTANCE_STACK BPRM_FILENAME
     EXIT_TELLS_LAST
 }
 
 /// A pointer to a kernel structure whose type the verifier knows.
 #[derive(Clone, Copy)]
-pub struct Kernel(*const u8);
+pub(crate) struct Kernel(*const u8);
 
 impl Kernel {
     /// The pointer that a BTF tracepoint or helper gave.
     #[inline(always)]
-    pub const fn new<T>(pointer: *const T) -> Self {
+    pub(crate) const fn new<T>(pointer: *const T) -> Self {
         Self(pointer.cast())
     }
 
     /// The pointer itself.
     #[inline(always)]
-    pub const fn as_ptr(self) -> *const u8 {
+    pub(crate) const fn as_ptr(self) -> *const u8 {
         self.0
     }
 
     /// Address of a field.
     #[inline(always)]
-    pub fn at(self, field: &Global<u64>) -> *const u8 {
+    pub(crate) fn at(self, field: &Global<u64>) -> *const u8 {
         self.0.wrapping_add(field.load() as usize)
     }
 
     /// A field of 8 bytes.
     #[inline(always)]
-    pub fn u64(self, field: &Global<u64>) -> u64 {
+    pub(crate) fn u64(self, field: &Global<u64>) -> u64 {
         // SAFETY: the verifier checks the load against the structure's BTF, and the kernel catches a fault.
         unsafe { self.at(field).cast::<u64>().read_volatile() }
     }
 
     /// A field of 4 bytes.
     #[inline(always)]
-    pub fn u32(self, field: &Global<u64>) -> u32 {
+    pub(crate) fn u32(self, field: &Global<u64>) -> u32 {
         // SAFETY: as in `u64`.
         unsafe { self.at(field).cast::<u32>().read_volatile() }
     }
 
     /// A field that points to another structure.
     #[inline(always)]
-    pub fn follow(self, field: &Global<u64>) -> Self {
+    pub(crate) fn follow(self, field: &Global<u64>) -> Self {
         // SAFETY: as in `u64`.
         Self(unsafe { self.at(field).cast::<*const u8>().read_volatile() })
     }
 
     /// Whether the pointer is null.
     #[inline(always)]
-    pub fn is_null(self) -> bool {
+    pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
 }
 
 /// A thread.
 #[derive(Clone, Copy)]
-pub struct Task(Kernel);
+pub(crate) struct Task(Kernel);
 
 impl Task {
     /// The thread that runs.
     #[inline(always)]
-    pub fn current() -> Self {
+    pub(crate) fn current() -> Self {
         // SAFETY: the helper has no precondition.
         Self(Kernel::new(unsafe { bpf_get_current_task_btf() }))
     }
 
     /// A thread that a tracepoint names.
     #[inline(always)]
-    pub const fn new(task: *const task_struct) -> Self {
+    pub(crate) const fn new(task: *const task_struct) -> Self {
         Self(Kernel::new(task))
     }
 
     /// As the helpers want it.
     #[inline(always)]
-    pub const fn as_ptr(self) -> *mut task_struct {
+    pub(crate) const fn as_ptr(self) -> *mut task_struct {
         self.0.as_ptr().cast_mut().cast()
     }
 
     /// The `task_struct`.
     #[inline(always)]
-    pub const fn fields(self) -> Kernel {
+    pub(crate) const fn fields(self) -> Kernel {
         self.0
     }
 
     /// Thread id in the initial pid namespace.
     #[inline(always)]
-    pub fn tid(self) -> u32 {
+    pub(crate) fn tid(self) -> u32 {
         self.0.u32(&TASK_PID)
     }
 
     /// Thread group id in the initial pid namespace.
     #[inline(always)]
-    pub fn pid(self) -> u32 {
+    pub(crate) fn pid(self) -> u32 {
         self.0.u32(&TASK_TGID)
     }
 
     /// When its process began, in ns of `CLOCK_BOOTTIME`.
     #[inline(always)]
-    pub fn process_start(self) -> u64 {
+    pub(crate) fn process_start(self) -> u64 {
         self.0.follow(&TASK_LEADER).u64(&TASK_START_BOOTTIME)
     }
 }

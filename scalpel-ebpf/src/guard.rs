@@ -28,7 +28,7 @@ use crate::fields::{
 ///
 /// `site` is what stands at the stack pointer: the return address.
 #[inline(always)]
-pub fn allows(task: Task, is_main_thread: bool, sp: u64, site: u64) -> bool {
+pub(crate) fn allows(task: Task, is_main_thread: bool, sp: u64, site: u64) -> bool {
     let top = stack_top(task, is_main_thread);
     if top.wrapping_sub(sp) > STACK_WINDOW {
         return false;
@@ -68,7 +68,7 @@ fn keeps(task: Task, innermost: Kernel, sp: u64, site: u64) -> bool {
 
 /// Address of the return trampoline in the thread's process.
 #[inline(always)]
-pub fn trampoline(task: Task) -> u64 {
+pub(crate) fn trampoline(task: Task) -> u64 {
     task.fields()
         .follow(&TASK_MM)
         .follow(&MM_XOL_AREA)
@@ -77,7 +77,7 @@ pub fn trampoline(task: Task) -> u64 {
 
 /// Eight bytes of the process's memory; 0 where it has none.
 #[inline(always)]
-pub fn read_user(address: u64) -> u64 {
+pub(crate) fn read_user(address: u64) -> u64 {
     let mut value = MaybeUninit::<u64>::uninit();
     let target: *mut c_void = value.as_mut_ptr().cast();
     // SAFETY: the helper writes 8 bytes to the target, zeros if it can't read.

@@ -19,45 +19,49 @@ use crate::fields::Task;
 use crate::sample::Scratch;
 
 /// A ring of whole events.
-pub type CallRing = RingBuf<Event, { 1 << 20 }>;
+pub(crate) type CallRing = RingBuf<Event, { 1 << 20 }>;
 
 #[btf_map]
-pub static SETTINGS: Array<Settings, 1> = Array::new();
+pub(crate) static SETTINGS: Array<Settings, 1> = Array::new();
 
 #[btf_map]
-pub static WATCHED: HashMap<u32, WatchedProcess, 16384> = HashMap::new();
+pub(crate) static WATCHED: HashMap<u32, WatchedProcess, 16384> = HashMap::new();
 
 #[btf_map]
-pub static THREADS: TaskStorage<ThreadState> = TaskStorage::new();
+pub(crate) static THREADS: TaskStorage<ThreadState> = TaskStorage::new();
 
 #[btf_map]
-pub static OPEN_CALLS: TaskStorage<OpenCalls> = TaskStorage::new();
+pub(crate) static OPEN_CALLS: TaskStorage<OpenCalls> = TaskStorage::new();
 
 #[btf_map]
-pub static CALL_RINGS: ArrayOfMaps<CallRing, RINGS> = ArrayOfMaps::new();
+pub(crate) static CALL_RINGS: ArrayOfMaps<CallRing, RINGS> = ArrayOfMaps::new();
 
 #[btf_map]
-pub static SAMPLE_RING: RingBuf<Event, { 1 << 20 }> = RingBuf::new();
+pub(crate) static SAMPLE_RING: RingBuf<Event, { 1 << 20 }> = RingBuf::new();
 
 #[btf_map]
-pub static CONTROL_RING: RingBuf<ControlRecord, { 1 << 18 }> = RingBuf::new();
+pub(crate) static CONTROL_RING: RingBuf<ControlRecord, { 1 << 18 }> = RingBuf::new();
 
 #[btf_map]
-pub static HITS: Array<u64, { MAX_FUNCTIONS as usize }, { BPF_F_MMAPABLE as usize }> = Array::new();
-
-#[btf_map]
-pub static FUNCTION_LOSSES: Array<u64, { MAX_FUNCTIONS as usize }, { BPF_F_MMAPABLE as usize }> =
+pub(crate) static HITS: Array<u64, { MAX_FUNCTIONS as usize }, { BPF_F_MMAPABLE as usize }> =
     Array::new();
 
 #[btf_map]
-pub static LOSSES: PerCpuArray<[u64; LOSS_CLASSES], 1> = PerCpuArray::new();
+pub(crate) static FUNCTION_LOSSES: Array<
+    u64,
+    { MAX_FUNCTIONS as usize },
+    { BPF_F_MMAPABLE as usize },
+> = Array::new();
 
 #[btf_map]
-pub static SAMPLE_SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
+pub(crate) static LOSSES: PerCpuArray<[u64; LOSS_CLASSES], 1> = PerCpuArray::new();
+
+#[btf_map]
+pub(crate) static SAMPLE_SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
 
 /// A value per thread, which the kernel frees with the thread. aya-ebpf has the helper, not the map.
 #[repr(C)]
-pub struct TaskStorage<T> {
+pub(crate) struct TaskStorage<T> {
     r#type: *const [i32; bpf_map_type::BPF_MAP_TYPE_TASK_STORAGE as usize],
     key: *const i32,
     value: *const T,
@@ -81,14 +85,14 @@ impl<T> TaskStorage<T> {
 
     /// The task's value, if it has one.
     #[inline(always)]
-    pub fn get(&self, task: Task) -> Option<*mut T> {
+    pub(crate) fn get(&self, task: Task) -> Option<*mut T> {
         self.lookup(task, ptr::null_mut(), 0)
     }
 
     /// The task's value; one is made from `initial` if there is none. `None` = no memory, or this CPU is already in
     /// the middle of such a call (the kernel refuses to nest them).
     #[inline(always)]
-    pub fn get_or_insert(&self, task: Task, initial: *mut T) -> Option<*mut T> {
+    pub(crate) fn get_or_insert(&self, task: Task, initial: *mut T) -> Option<*mut T> {
         self.lookup(task, initial, u64::from(BPF_LOCAL_STORAGE_GET_F_CREATE))
     }
 

@@ -1,11 +1,6 @@
-//! Fork, exec, exit, and mappings of executable files: the control ring.
+//! Fork, exec and exit: the control ring.
 //!
-//! Mappings are seen by `fentry` on `perf_event_mmap`, which the kernel calls for every new or newly executable
-//! mapping, after it is made. The other ways were weighed: kprobes are missing from some kernels; `sys_exit` would tax
-//! every system call of the host; perf's own MMAP2 records need one more event with its own ring per thread or CPU,
-//! unordered against these; a probe on the dynamic linker misses JITs and static programs. This one costs the host a
-//! few ns per `mmap`. The kernel gives programs here no full path: the record carries the file's name, and the
-//! collector completes it from `/proc/PID/map_files`.
+//! Mappings of executable files are not seen here: `scalpel-user/src/kernel/process.rs` says how and why.
 
 use core::ffi::c_void;
 
@@ -19,21 +14,18 @@ use scalpel_common::kernel::{
 };
 
 use crate::fields::{
-    BPRM_FILENAME, DENTRY_NAME, EXIT_TELLS_LAST, FILE_DENTRY, Kernel, SIGNAL_LIVE, TASK_COMM,
-    TASK_EXIT_CODE, TASK_SIGNAL, Task, VMA_END, VMA_FILE, VMA_FLAGS, VMA_PGOFF, VMA_START,
+    BPRM_FILENAME, EXIT_TELLS_LAST, Kernel, SIGNAL_LIVE, TASK_COMM, TASK_EXIT_CODE, TASK_SIGNAL,
+    Task,
 };
 use crate::maps::{CONTROL_RING, WATCHED};
 use crate::{emit, thread};
-
-/// `VM_EXEC` of the kernel's `vm_flags`.
-const VM_EXEC: u64 = 4;
 
 /// Length of `task_struct.comm`.
 const COMM: u32 = 16;
 
 /// A thread or process was born.
 #[inline(always)]
-pub fn fork(parent: *const task_struct, child: *const task_struct) {
+pub(crate) fn fork(parent: *const task_struct, child: *const task_struct) {
     let (parent, child) = (Task::new(parent), Task::new(child));
     let Some(settings) = watching(parent.pid()) else {
         return;
@@ -61,18 +53,18 @@ fn follow(child: Task) {
         .insert(child.pid(), process, u64::from(BPF_NOEXIST))
         .is_err()
     {
-        emit::lost(LossClass::Control, 0);
+        emit::count_class(LossClass::Control);
     }
 }
 
 /// A process replaced its program.
 #[inline(always)]
-pub fn exec(task: *const task_struct, program: *const c_void) {
+pub(crate) fn exec(task: *const task_struct, program: *const c_void) {
     let task = Task::new(task);
     if watching(task.pid()).is_none() {
         return;
     }
-    if let Some(process) = WATCHED.get_ptr_mut(&task.pid()) {
+    if let Some(process) = WATCHED.get_ptr_mut(task.pid()) {
         // SAFETY: the entry is only written here and where it is made, and one process runs one exec at a time.
         unsafe { (*process).exec_epoch += 1 };
     }
@@ -88,7 +80,7 @@ pub fn exec(task: *const task_struct, program: *const c_void) {
 
 /// A thread ended.
 #[inline(always)]
-pub fn exit(ctx: &BtfTracePointContext) {
+pub(crate) fn exit(ctx: &BtfTracePointContext) {
     let task = Task::new(ctx.arg(0));
     let pid = task.pid();
     if watching(pid).is_none() {
@@ -102,7 +94,7 @@ pub fn exit(ctx: &BtfTracePointContext) {
     });
     if last {
         // A reused pid is a stranger again. Its absence is no news to anybody.
-        let _gone = WATCHED.remove(&pid);
+        let _gone = WATCHED.remove(pid);
     }
 }
 
@@ -118,29 +110,6 @@ fn is_last(ctx: &BtfTracePointContext, task: Task) -> bool {
     }
 }
 
-/// The running process mapped something, or changed the protection of a mapping.
-#[inline(always)]
-pub fn map(vma: *const c_void) {
-    let vma = Kernel::new(vma);
-    if vma.u64(&VMA_FLAGS) & VM_EXEC == 0 {
-        return;
-    }
-    let task = Task::current();
-    let file = vma.follow(&VMA_FILE);
-    if file.is_null() || watching(task.pid()).is_none() {
-        return;
-    }
-    let (start, end) = (vma.u64(&VMA_START), vma.u64(&VMA_END));
-    let offset = vma.u64(&VMA_PGOFF) << 12;
-    let file_name = file.follow(&FILE_DENTRY).u64(&DENTRY_NAME);
-    send(ControlKind::Map, task, |record| {
-        record.address = start;
-        record.length = end.wrapping_sub(start);
-        record.value = offset;
-        path(record, file_name as *const u8, MAX_PATH as u32);
-    });
-}
-
 #[inline(always)]
 fn watching(pid: u32) -> Option<&'static Settings> {
     let settings = thread::settings()?;
@@ -151,7 +120,7 @@ fn watching(pid: u32) -> Option<&'static Settings> {
 #[inline(always)]
 fn send(kind: ControlKind, task: Task, fill: impl FnOnce(&mut ControlRecord)) {
     let Some(mut slot) = CONTROL_RING.reserve(0) else {
-        return emit::lost(LossClass::Control, 0);
+        return emit::count_class(LossClass::Control);
     };
     let record = slot.write(ControlRecord {
         // SAFETY: the helper has no precondition.

@@ -20,14 +20,14 @@ const STACK_BYTES: usize = MAX_STACK_FRAMES * 8;
 /// programs run with interrupts off or in an NMI, and the kernel skips one that would nest in another on the same CPU
 /// (`bpf_overflow_handler` counts `bpf_prog_active`).
 #[repr(C, align(8))]
-pub struct Scratch {
+pub(crate) struct Scratch {
     header: SampleHeader,
     frames: [u64; 2 * MAX_STACK_FRAMES],
 }
 
 /// Takes a sample.
 #[inline(always)]
-pub fn take(ctx: *mut bpf_perf_event_data) {
+pub(crate) fn take(ctx: *mut bpf_perf_event_data) {
     let Some(settings) = thread::settings() else {
         return;
     };
@@ -80,9 +80,8 @@ fn event(ctx: *mut bpf_perf_event_data, pid: u32, tid: u32, user: usize, kernel:
     let now = unsafe { aya_ebpf::helpers::bpf_ktime_get_ns() };
     // The thread is on the processor: no switch can come between.
     // SAFETY: as above.
-    let cpu_ns = state.map_or(CPU_NOT_MEASURED, |state| {
-        now.wrapping_sub(unsafe { (*state).off_cpu_ns })
-    });
+    let off_cpu_ns = state.map(|state| unsafe { (*state).off_cpu_ns });
+    let cpu_ns = off_cpu_ns.map_or(CPU_NOT_MEASURED, |off_cpu_ns| now.wrapping_sub(off_cpu_ns));
     Event {
         time: now,
         cpu_ns,
@@ -122,6 +121,6 @@ fn send(scratch: &mut Scratch, size: usize) {
     let sent =
         unsafe { bpf_ringbuf_output(ring, record, size as u64, u64::from(BPF_RB_NO_WAKEUP)) };
     if sent != 0 {
-        emit::lost(LossClass::Sample, 0);
+        emit::count_class(LossClass::Sample);
     }
 }

@@ -12,7 +12,7 @@ use crate::maps::THREADS;
 
 /// `previous` leaves the processor for `next`.
 #[inline(always)]
-pub fn switch(previous: *const task_struct, next: *const task_struct) {
+pub(crate) fn switch(previous: *const task_struct, next: *const task_struct) {
     if let Some(state) = THREADS.get(Task::new(previous)) {
         leave(state);
     }

@@ -67,7 +67,7 @@ impl Lease {
 /// The settings, while the collector's lease lasts: a collector that was stopped or killed costs its target no more
 /// than this.
 #[inline(always)]
-pub fn settings() -> Option<&'static Settings> {
+pub(crate) fn settings() -> Option<&'static Settings> {
     let settings = SETTINGS.get(0)?;
     // SAFETY: the slot lives as long as the program. The collector writes it: hence the volatile read.
     let lease_until = unsafe { (&raw const settings.lease_until).read_volatile() };
@@ -78,8 +78,8 @@ pub fn settings() -> Option<&'static Settings> {
 
 /// Whether a process is watched.
 #[inline(always)]
-pub fn is_watched(settings: &Settings, pid: u32) -> bool {
-    settings.flags & settings_flags::ALL_PROCESSES != 0 || WATCHED.get_ptr(&pid).is_some()
+pub(crate) fn is_watched(settings: &Settings, pid: u32) -> bool {
+    settings.flags & settings_flags::ALL_PROCESSES != 0 || WATCHED.get_ptr(pid).is_some()
 }
 
 /// The state of the running thread, if its process is watched.
@@ -87,7 +87,7 @@ pub fn is_watched(settings: &Settings, pid: u32) -> bool {
 /// A thread that was found in the set once is not looked up again until a process leaves the set: its own storage,
 /// which every event needs anyhow, remembers. A stranger never gets storage.
 #[inline(always)]
-pub fn watched(settings: &Settings, task: Task, pid: u32) -> Option<*mut ThreadState> {
+pub(crate) fn watched(settings: &Settings, task: Task, pid: u32) -> Option<*mut ThreadState> {
     if let Some(state) = THREADS.get(task) {
         // SAFETY: the storage lives as long as its thread, and only the thread itself comes here.
         if unsafe { (*state).watch_epoch } == settings.watch_epoch {
@@ -118,25 +118,25 @@ fn begin(settings: &Settings, task: Task) -> Option<*mut ThreadState> {
     };
     let state = THREADS.get_or_insert(task, &raw mut initial);
     if state.is_none() {
-        emit::lost(LossClass::ThreadState, 0);
+        emit::count_class(LossClass::ThreadState);
     }
     state
 }
 
 /// A clock read and the thread's CPU time at that very moment.
 #[derive(Clone, Copy)]
-pub struct Stamp {
+pub(crate) struct Stamp {
     /// `CLOCK_MONOTONIC` ns.
-    pub time: u64,
+    pub(crate) time: u64,
     /// CPU ns of the thread since its first event.
-    pub cpu_ns: u64,
+    pub(crate) cpu_ns: u64,
 }
 
 /// Reads the clock and the off-CPU sum with no switch of the thread between them: the number of switches is read
 /// before and after. A program may be preempted (not migrated) anywhere. Two tries lose to two switches within a few
 /// ns each, which no scheduler does; the last one stands.
 #[inline(always)]
-pub fn stamp(state: *mut ThreadState) -> Stamp {
+pub(crate) fn stamp(state: *mut ThreadState) -> Stamp {
     let (first, switched) = try_stamp(state);
     if !switched {
         return first;
@@ -170,7 +170,7 @@ fn try_stamp(state: *mut ThreadState) -> (Stamp, bool) {
 
 /// The state's next sequence number. It is taken before a slot is reserved: a gap is a loss.
 #[inline(always)]
-pub fn next_seq(state: *mut ThreadState) -> u32 {
+pub(crate) fn next_seq(state: *mut ThreadState) -> u32 {
     // SAFETY: only programs on this thread's own calls write `seq`, and they do not nest.
     let seq = unsafe { &raw mut (*state).seq };
     // SAFETY: as above.

@@ -50,11 +50,18 @@ impl CallPrograms {
         data: &[u8],
         ebpf: &Ebpf,
         mechanism: Mechanism,
+        session: &'static str,
     ) -> Result<Self, KernelError> {
         let (object, btf) = bound_object(data, ebpf)?;
-        let loaded = wanted(mechanism)
-            .iter()
-            .map(|&(name, attach_type)| load_one(&object, btf.as_ref(), name, attach_type));
+        let loaded = wanted(mechanism).iter().map(|&(name, attach_type)| {
+            let program = if name == programs::CALL_SESSION {
+                session
+            } else {
+                name
+            };
+            load_one(&object, btf.as_ref(), program, attach_type)
+                .map(|loaded| CallProgram { name, ..loaded })
+        });
         loaded.collect::<Result<_, _>>().map(Self)
     }
 

@@ -67,6 +67,30 @@ pub enum KernelError {
         #[source]
         source: Box<aya::programs::ProgramError>,
     },
+    /// A ring could not be mapped or waited on.
+    #[error("a ring buffer cannot be read")]
+    Ring(#[source] io::Error),
+    /// A thread of the collector could not be started.
+    #[error("a thread could not be started")]
+    Thread(#[source] io::Error),
+    /// The kernel refused a perf event.
+    #[error("the kernel refused {what}; they need CAP_PERFMON or a low kernel.perf_event_paranoid")]
+    Perf {
+        /// What the event is for.
+        what: &'static str,
+        /// The answer of the system call.
+        #[source]
+        source: io::Error,
+    },
+    /// A fact about the host could not be read.
+    #[error("{path} cannot be read")]
+    Host {
+        /// The file.
+        path: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// A map could not be read or written.
     #[error("the map `{name}` cannot be accessed")]
     Map {

@@ -2,21 +2,25 @@
 //!
 //! Must not know what is attached where, nor how rings are drained.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use aya::maps::{Array, ArrayOfMaps, Map, MapData, MapError};
+use aya::maps::{ArrayOfMaps, Map, MapData, MapError};
 use aya::{Ebpf, EbpfLoader};
 use aya_obj::generated::bpf_map_type;
 use caps::Capability;
-use scalpel_common::kernel::{CALL_RINGS, KERNEL_ABI_VERSION, MAX_FUNCTIONS, Settings, maps};
+use scalpel_common::kernel::{
+    CALL_RINGS, KERNEL_ABI_VERSION, MAX_FUNCTIONS, Settings, maps, programs,
+};
 
 use super::btf::KernelTypes;
 use super::calls::CallPrograms;
 use super::error::{Hint, KernelError};
 use super::hits::Hits;
+use super::lease::Lease;
 use super::object::OBJECT;
-use super::sys;
+use super::settings::{SettingsSlot, jiffy_ns};
+use super::{process, sched, sys, tracepoint};
 use crate::event::{FuncId, MonoTime};
 
 /// How call programs are attached.
@@ -47,8 +51,10 @@ pub struct LoadOptions<'a> {
     pub functions: u32,
     /// Bits of `settings_flags`.
     pub flags: u32,
-    /// End of the first lease.
+    /// End of the first lease; 0 = none yet, [`Kernel::lease`] takes it.
     pub lease_until: MonoTime,
+    /// Program that runs as `call_session`: itself, `call_complete` for one record a call, or a floor of the bench.
+    pub session_program: &'static str,
 }
 
 impl LoadOptions<'static> {
@@ -64,6 +70,7 @@ impl LoadOptions<'static> {
             functions: MAX_FUNCTIONS - 1,
             flags: 0,
             lease_until: MonoTime(0),
+            session_program: programs::CALL_SESSION,
         }
     }
 }
@@ -86,19 +93,10 @@ pub struct Kernel {
     pub(super) ebpf: Ebpf,
     pub(super) calls: Arc<CallPrograms>,
     pub(super) hits: Arc<Hits>,
-    pub(super) settings: Settings,
+    pub(super) settings: SettingsSlot,
     pub(super) mechanism: Mechanism,
-    pub(super) call_rings: Vec<MapData>,
-    settings_map: Array<MapData, PodSettings>,
+    call_rings: Vec<MapData>,
 }
-
-/// [`Settings`] as aya's maps take it.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-struct PodSettings(Settings);
-
-// SAFETY: Settings is repr(C), made of integers, without padding (its size is asserted in scalpel-common).
-unsafe impl aya::Pod for PodSettings {}
 
 impl Kernel {
     /// Loads everything and writes the settings. Nothing is attached yet.
@@ -111,11 +109,11 @@ impl Kernel {
             options.object,
             &ebpf,
             options.mechanism,
+            options.session_program,
         )?);
         let hits = Arc::new(Hits::map(&ebpf, rings.count, functions)?);
         let call_rings = fill_rings(&mut ebpf, rings)?;
-        let settings_map = take_settings(&mut ebpf)?;
-        let settings = Settings {
+        let first = Settings {
             lease_until: options.lease_until.0,
             wake_threshold: u64::from(rings.bytes) / WAKE_AT,
             flags: options.flags,
@@ -125,27 +123,29 @@ impl Kernel {
             functions,
             jiffy_ns: jiffy_ns(),
         };
+        let settings = SettingsSlot::take(&mut ebpf, first)?;
         let mechanism = options.mechanism;
-        let mut kernel = Self {
+        Ok(Self {
             ebpf,
             calls,
             hits,
             settings,
             mechanism,
             call_rings,
-            settings_map,
-        };
-        kernel.write_settings(settings)?;
-        Ok(kernel)
+        })
     }
 
-    /// Tells all programs new settings.
-    pub(super) fn write_settings(&mut self, settings: Settings) -> Result<(), KernelError> {
-        self.settings_map
-            .set(0, PodSettings(settings), 0)
-            .map_err(|error| refused_map(maps::SETTINGS, error))?;
-        self.settings = settings;
-        Ok(())
+    /// Attaches what watches threads and processes. To be done before the first call probe: a switch that was not seen
+    /// would count as CPU time.
+    pub fn observe(&mut self) -> Result<(), KernelError> {
+        let types = tracepoint::kernel_types()?;
+        sched::attach(self, &types)?;
+        process::attach(self, &types)
+    }
+
+    /// Takes the lease, without which the programs do nothing, and renews it until the value is dropped.
+    pub fn lease(&self) -> Result<Lease, KernelError> {
+        Lease::start(self.settings.clone())
     }
 
     /// Entries of `func` counted in the kernel so far, in watched processes.
@@ -170,6 +170,41 @@ impl Kernel {
         });
         calls.chain(others).collect()
     }
+
+    /// The call rings: a descriptor of each, and its size in bytes.
+    pub(super) fn call_ring_descriptors(&self) -> Result<Vec<(OwnedFd, u32)>, KernelError> {
+        self.call_rings.iter().map(duplicate).collect()
+    }
+
+    /// Descriptor and size in bytes of another ring.
+    pub(super) fn ring_descriptor(
+        &self,
+        name: &'static str,
+    ) -> Result<(OwnedFd, u32), KernelError> {
+        match self.ebpf.map(name) {
+            Some(Map::RingBuf(data)) => duplicate(data),
+            _ => Err(missing_map(name)),
+        }
+    }
+
+    /// Takes a map out of the object.
+    pub(super) fn take_map(&mut self, name: &'static str) -> Result<Map, KernelError> {
+        self.ebpf.take_map(name).ok_or_else(|| missing_map(name))
+    }
+}
+
+fn duplicate(ring: &MapData) -> Result<(OwnedFd, u32), KernelError> {
+    let bytes = ring.info().map_err(|error| refused_map("ring", error))?;
+    let descriptor = ring.fd().as_fd().try_clone_to_owned();
+    Ok((descriptor.map_err(KernelError::Ring)?, bytes.max_entries()))
+}
+
+/// The object lacks a map, or it is of another kind.
+pub(super) fn missing_map(name: &'static str) -> KernelError {
+    KernelError::Missing {
+        what: "map",
+        name: name.into(),
+    }
 }
 
 pub(super) fn stats(
@@ -185,7 +220,7 @@ pub(super) fn stats(
     })
 }
 
-/// Before Linux 5.11 maps and programs counted against RLIMIT_MEMLOCK. Failure is not fatal: newer kernels do not
+/// Before Linux 5.11 maps and programs counted against `RLIMIT_MEMLOCK`. Failure is not fatal: newer kernels do not
 /// care, and on older ones the load itself tells.
 fn raise_memlock() {
     use rustix::process::{Resource, Rlimit, setrlimit};
@@ -222,12 +257,6 @@ impl RingPlan {
     }
 }
 
-/// Resolution of the clock that ticks with the kernel's timer.
-fn jiffy_ns() -> u32 {
-    use rustix::time::{ClockId, clock_getres};
-    u32::try_from(clock_getres(ClockId::MonotonicCoarse).tv_nsec).unwrap_or(0)
-}
-
 fn processors() -> u32 {
     aya::util::online_cpus().map_or(1, |online| online.len() as u32)
 }
@@ -242,7 +271,7 @@ fn load_object(
     loader
         .allow_unsupported_maps()
         .map_max_entries(maps::HITS, functions * stripes)
-        .map_max_entries(maps::FUNCTION_LOSSES, functions)
+        .map_max_entries(maps::FUNCTION_LOSSES, 2 * functions)
         .map_max_entries(maps::SAMPLE_RING, options.sample_ring_bytes)
         .map_max_entries(maps::CONTROL_RING, options.control_ring_bytes);
     for (name, value) in &globals {
@@ -278,15 +307,6 @@ fn new_ring(bytes: u32) -> Result<MapData, MapError> {
         "CALL_RING",
         None,
     )
-}
-
-fn take_settings(ebpf: &mut Ebpf) -> Result<Array<MapData, PodSettings>, KernelError> {
-    let missing = || KernelError::Missing {
-        what: "map",
-        name: maps::SETTINGS.into(),
-    };
-    let map: Map = ebpf.take_map(maps::SETTINGS).ok_or_else(missing)?;
-    Array::try_from(map).map_err(|error| refused_map(maps::SETTINGS, error))
 }
 
 pub(super) fn refused_map(

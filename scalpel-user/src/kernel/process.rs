@@ -1,0 +1,158 @@
+//! Fork, exec and exit of watched processes, by BPF; mappings of executable files, by perf's side band.
+//!
+//! Why not by BPF as well: the places where a mapping can be seen are `fentry`, LSM and kprobe programs, and kernels
+//! forbid these (lockdown: the load answers EPERM) or are built without; a program on `sys_exit` would tax every system
+//! call of the host. The side band is one dummy event a CPU: it costs nothing but one record for each *executable*
+//! mapping made on the host, and its records carry the full path. Those of strangers are dropped here. One event a
+//! thread would spare the strangers, but takes threads x CPUs descriptors and a switch of perf contexts each time a
+//! watched thread is scheduled.
+
+use std::io;
+
+use aya::Btf;
+use perf_event::data::{Mmap2, Record};
+use perf_event::events::Software;
+use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use scalpel_common::kernel::programs;
+
+use super::error::KernelError;
+use super::load::Kernel;
+use super::tracepoint;
+use super::watch::WatchedSet;
+use crate::event::{Addr, Control, MonoTime, Pid};
+
+/// Bytes of each CPU's ring: some 500 mappings between two passes.
+const RING: usize = 64 << 10;
+
+/// Attaches the programs for fork, exec and exit.
+pub(super) fn attach(kernel: &mut Kernel, types: &Btf) -> Result<(), KernelError> {
+    tracepoint::attach(kernel, types, programs::PROCESS_FORK, "sched_process_fork")?;
+    tracepoint::attach(kernel, types, programs::PROCESS_EXEC, "sched_process_exec")?;
+    tracepoint::attach(kernel, types, programs::PROCESS_EXIT, "sched_process_exit")
+}
+
+/// Mappings of executable files in watched processes, as they are made.
+///
+/// The mappings of an exec come *before* its `Control::Exec`, which the kernel reports when they are all made: on an
+/// exec the whole map is to be read anew anyhow.
+pub struct Mappings {
+    cpus: Vec<Sampler>,
+    watched: WatchedSet,
+    lost: u64,
+}
+
+impl Mappings {
+    /// Opens the side band on every online CPU.
+    pub fn open(kernel: &Kernel) -> Result<Self, KernelError> {
+        let cpus = aya::util::online_cpus().map_err(|(path, error)| KernelError::Host {
+            path,
+            source: error,
+        })?;
+        let cpus = cpus
+            .into_iter()
+            .map(|cpu| open_on(cpu as usize))
+            .collect::<io::Result<_>>();
+        let cpus = cpus.map_err(|source| KernelError::Perf {
+            what: "side-band events",
+            source,
+        })?;
+        Ok(Self {
+            cpus,
+            watched: kernel.watched_set()?,
+            lost: 0,
+        })
+    }
+
+    /// Adds what was mapped since the last call.
+    pub(super) fn read(&mut self, found: &mut Vec<Control>) {
+        for cpu in &mut self.cpus {
+            while let Some(record) = cpu.next_record() {
+                let time = time_of(&record.to_contiguous());
+                match record.parse_record() {
+                    Ok(Record::Mmap2(map))
+                        if self.watched.contains(map.pid) && is_file(&map.filename) =>
+                    {
+                        found.push(control(time, &map));
+                    }
+                    Ok(Record::Lost(lost)) => self.lost += lost.lost,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Records that found no room, of watched processes or others: nobody can tell.
+    pub(super) const fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// Executable mappings only, stamped by the clock of the events.
+fn open_on(cpu: usize) -> io::Result<Sampler> {
+    let counter = Builder::new(Software::DUMMY)
+        .any_pid()
+        .one_cpu(cpu)
+        .mmap(true)
+        .mmap2(true)
+        .sample(SampleFlag::TIME)
+        .sample_id_all(true)
+        .clockid(Clock::MONOTONIC)
+        .wakeup_watermark(RING / 4)
+        .enabled(true)
+        .build()?;
+    counter.sampled(RING)
+}
+
+/// The time stands at the end of every record (`sample_id_all`).
+fn time_of(record: &[u8]) -> MonoTime {
+    MonoTime(
+        record
+            .last_chunk()
+            .map_or(0, |bytes| u64::from_ne_bytes(*bytes)),
+    )
+}
+
+/// The kernel names mappings without a file `//anon`, `[vdso]`, `[stack]` and the like.
+fn is_file(name: &[u8]) -> bool {
+    name.starts_with(b"/") && !name.starts_with(b"//")
+}
+
+fn control(time: MonoTime, map: &Mmap2<'_>) -> Control {
+    // The name is padded with zeros.
+    let name = map
+        .filename
+        .split(|&byte| byte == 0)
+        .next()
+        .unwrap_or_default();
+    Control::Map {
+        time,
+        pid: Pid(map.pid),
+        start: Addr(map.addr),
+        end: Addr(map.addr.saturating_add(map.len)),
+        offset: map.pgoff,
+        path: String::from_utf8_lossy(name).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_mappings_of_files_count() {
+        for (name, expect) in [
+            ("/usr/lib/libc.so.6", true),
+            ("//anon", false),
+            ("[vdso]", false),
+            ("", false),
+        ] {
+            assert_eq!(is_file(name.as_bytes()), expect, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_time_is_the_last_word_of_a_record() {
+        assert_eq!(time_of(&[0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]), MonoTime(7));
+        assert_eq!(time_of(&[1, 2]), MonoTime(0));
+    }
+}
