@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 /// Share of functions or events without a name above which names are a doubt.
-const UNKNOWN_LIMIT: f64 = 0.05;
+pub const UNKNOWN_LIMIT: f64 = 0.05;
 
 /// One doubt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::measures::Measures;
 use crate::event::FuncId;
-use crate::function::{ExitStrategy, FunctionInfo};
+use crate::function::{ExitStrategy, FunctionInfo, UnknownReason};
 use crate::genome::Genome;
 use crate::genome::loss::Losses;
 use crate::genome::totals::Total;
@@ -115,7 +115,7 @@ impl Known<'_> {
             measures: self.measures(genome),
             state: self.state(),
             exit: info.exit.word(),
-            unknown: info.unknown.as_ref().map(|reason| reason.word()),
+            unknown: info.unknown.as_ref().map(UnknownReason::word),
             doubts,
         }
     }

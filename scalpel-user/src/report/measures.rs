@@ -49,7 +49,8 @@ impl Measures {
         let m = &total.metrics;
         let wall = |ns| (m.timed > 0).then_some(ns);
         let cpu = |ns| (m.cpu_timed > 0).then_some(ns);
-        let sampled = |ns: u64| (sampling && (ns > 0 || total.total_samples == 0)).then_some(ns);
+        // Without a sample there is no time; with samples whose period is not time, nobody knows it.
+        let sampled = |samples: u64, ns: u64| (sampling && (ns > 0 || samples == 0)).then_some(ns);
         Self {
             calls: (m.calls > 0).then_some(m.calls),
             calls_at_most: (m.calls > 0).then_some(m.calls),
@@ -59,8 +60,8 @@ impl Measures {
             total_cpu_ns: cpu(m.total_cpu_ns),
             overhead_ns: overhead(m, probe_cost_ns),
             samples: sampling.then_some(m.samples),
-            sampled_self_ns: sampled(m.sampled_ns),
-            sampled_total_ns: sampled(total.total_sampled_ns),
+            sampled_self_ns: sampled(m.samples, m.sampled_ns),
+            sampled_total_ns: sampled(total.total_samples, total.total_sampled_ns),
             unwound: m.unwound,
             lost: m.lost,
         }

@@ -16,10 +16,11 @@ pub use select::Sort;
 pub use shape::{BoundRow, EdgeRow, LossRow, Report, Run, ThreadRow, Unknown, UnknownCount};
 
 use crate::doubt::{self, Doubt, Facts};
-use crate::function::{ExitStrategy, UnknownReason};
+use crate::function::{ExitStrategy, FunctionInfo, UnknownReason};
 use crate::genome::loss::Losses;
 use crate::genome::totals::{self, Total};
 use crate::genome::{Counter, Genome, share};
+use rustc_hash::FxHashSet;
 use scalpel_common::kernel::LossClass;
 
 /// Version of the shape of [`Report`].
@@ -55,6 +56,24 @@ impl Report {
                 .map(|spot| format!("{}: {}", spot.probe, spot.what))
                 .collect(),
         }
+    }
+}
+
+impl Report {
+    /// Keeps the functions that are wanted, and the edges that touch one of them. What is said of the recording as a
+    /// whole stays.
+    pub fn retain(&mut self, genome: &Genome, wanted: &dyn Fn(&FunctionInfo) -> bool) {
+        let keep: Vec<bool> = genome
+            .functions
+            .iter()
+            .map(|(_, info)| wanted(info))
+            .collect();
+        let mut keeps = keep.into_iter();
+        self.functions.retain(|_| keeps.next().unwrap_or(false));
+        let keys: FxHashSet<&str> = self.functions.iter().map(|row| row.key.as_str()).collect();
+        self.edges.retain(|edge| {
+            keys.contains(edge.caller.as_str()) || keys.contains(edge.callee.as_str())
+        });
     }
 }
 

@@ -1,8 +1,8 @@
 //! What is said at the end of a recording, in numbers.
 
 use crate::genome::{Genome, share};
-use crate::report::Report;
 use crate::report::function::State;
+use crate::report::{Report, Unknown};
 
 /// What the recording itself cost, as far as the session measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,8 +36,8 @@ pub struct Summary {
     pub threads: usize,
     /// Functions switched off while recording.
     pub bounded: usize,
-    /// Share of nameless functions and of their events, and the reasons; `None` if nothing ran.
-    pub unknown: Option<(f64, f64, Vec<(String, u64)>)>,
+    /// What has no name; `None` if nothing ran.
+    pub unknown: Option<Unknown>,
     /// Matched share; `None` without a static side.
     pub match_rate: Option<f64>,
     /// Cost.
@@ -80,13 +80,7 @@ impl Summary {
                 .iter()
                 .filter(|bound| bound.since_ns.is_some())
                 .count(),
-            unknown: report.unknown.as_ref().map(|unknown| {
-                let reasons = unknown
-                    .reasons
-                    .iter()
-                    .map(|count| (count.reason.to_owned(), count.functions));
-                (unknown.functions, unknown.events, reasons.collect())
-            }),
+            unknown: report.unknown.clone(),
             match_rate: report.match_rate,
             cost,
         }

@@ -140,6 +140,33 @@ fn rows_sort_by_what_was_measured_then_by_calls_then_by_name() {
     let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
     assert_eq!(&names[..4], ["serve", "walk", "hash", "shop+0x4a10"]);
     assert_eq!(names.last(), Some(&"refused"));
-    assert_eq!((select::limit(&mut rows, 3), rows.len()), (5, 3));
-    assert_eq!(select::limit(&mut rows, 0), 0);
+}
+
+#[test]
+fn a_limit_keeps_what_ran_and_says_what_it_leaves_out() {
+    let mut rows = report().functions;
+    assert!(select::limit_functions(&mut rows, 0).pieces().is_empty());
+    let left_out = select::limit_functions(&mut rows, 4);
+    assert_eq!(
+        left_out.pieces(),
+        ["… 2 more, 1 never ran, 1 not watched: --limit 0 shows all"]
+    );
+    assert!(rows.len() == 4 && rows.iter().all(|row| row.state == State::Ran));
+}
+
+#[test]
+fn an_estimate_is_no_share_of_a_measured_whole() {
+    let rows = report().functions;
+    let whole = select::Whole::of(&rows, Sort::SelfCpu).unwrap();
+    assert_eq!(whole.share(Sort::SelfCpu, &rows[2].measures), None);
+    let shares: f64 = rows
+        .iter()
+        .filter_map(|row| whole.share(Sort::SelfCpu, &row.measures))
+        .sum();
+    assert!((shares - 1.0).abs() < 1e-9);
+    let sampled = select::Whole::of(&rows[2..5], Sort::Samples).unwrap();
+    assert_eq!(
+        sampled.share(Sort::Samples, &rows[4].measures),
+        Some(21.0 / 73.0)
+    );
 }

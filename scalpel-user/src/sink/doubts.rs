@@ -16,6 +16,13 @@ pub fn write(doubts: &[Doubt], page: Page, out: &mut dyn Write) -> io::Result<()
     Ok(())
 }
 
+/// Writes what happened only, a line each.
+pub fn write_brief(doubts: &[Doubt], page: Page, out: &mut dyn Write) -> io::Result<()> {
+    doubts
+        .iter()
+        .try_for_each(|doubt| block("! ", "  ", &doubt.what, Tone::Uncertain, page, out))
+}
+
 fn block(
     first: &str,
     next: &str,

@@ -5,19 +5,34 @@ use std::io::{self, Write};
 use super::style::Tone;
 use super::{Page, text};
 
-/// One piece of text in a column.
+/// What stands in one line of a column: pieces of text, each in its tone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
-    pub(super) text: String,
-    pub(super) tone: Tone,
+    pieces: Vec<(String, Tone)>,
 }
 
 impl Cell {
     pub(super) fn new(text: impl Into<String>, tone: Tone) -> Self {
-        Self {
-            text: text.into(),
-            tone,
-        }
+        Self::default().and(text, tone)
+    }
+
+    /// The cell with one more piece.
+    pub(super) fn and(mut self, text: impl Into<String>, tone: Tone) -> Self {
+        self.pieces.push((text.into(), tone));
+        self
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.iter().all(|(text, _)| text.is_empty())
+    }
+
+    /// Text of the first piece.
+    pub(super) fn text(&self) -> &str {
+        self.pieces.first().map_or("", |(text, _)| text)
+    }
+
+    fn width(&self) -> usize {
+        self.pieces.iter().map(|(text, _)| text::width(text)).sum()
     }
 }
 
@@ -44,7 +59,7 @@ impl Column {
         self.cells
             .iter()
             .chain([&self.heading])
-            .map(|cell| text::width(&cell.text))
+            .map(Cell::width)
             .max()
             .unwrap_or(0)
     }
@@ -83,11 +98,14 @@ fn write_line<'a>(
     // Spaces are owed until something follows them: no line ends in blanks.
     let mut owed = 0;
     for ((cell, column), width) in cells.zip(columns).zip(widths) {
-        let (text, tone) = cell.map_or(("", Tone::Plain), |cell| (cell.text.as_str(), cell.tone));
-        let free = width.saturating_sub(text::width(text));
+        let cell = cell.filter(|cell| !cell.is_empty());
+        let free = width.saturating_sub(cell.map_or(0, Cell::width));
         owed += column.gap + if column.side == Side::Right { free } else { 0 };
-        if !text.is_empty() {
-            write!(out, "{:owed$}{}", "", page.style.paint(tone, text))?;
+        if let Some(cell) = cell {
+            write!(out, "{:owed$}", "")?;
+            for (text, tone) in cell.pieces.iter().filter(|(text, _)| !text.is_empty()) {
+                write!(out, "{}", page.style.paint(*tone, text))?;
+            }
             owed = 0;
         }
         owed += if column.side == Side::Left { free } else { 0 };

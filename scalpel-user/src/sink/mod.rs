@@ -2,9 +2,11 @@
 //!
 //! Pure: width and colours come in as arguments, the writer decides where it goes.
 
+pub mod choice;
 pub mod csv;
 pub mod doubts;
 mod grid;
+pub mod head;
 pub mod json;
 pub mod style;
 pub mod summary;
@@ -14,6 +16,7 @@ pub mod timeline;
 pub mod tree;
 pub mod units;
 
+pub use choice::{By, Choice, Form};
 pub use style::{Style, Tone};
 
 /// The page that text is written for.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::style::Tone;
 use super::{Page, doubts, text, units};
-use crate::doubt::Doubt;
+use crate::doubt::{Doubt, UNKNOWN_LIMIT};
 use crate::report::summary::Summary;
 
 /// Writes the summary and every doubt.
@@ -92,21 +92,19 @@ fn lost(summary: &Summary) -> Labelled {
 fn names(summary: &Summary) -> Labelled {
     match &summary.unknown {
         None => ("no name", vec!["- (nothing ran)".into()], Tone::Plain),
-        Some((functions, events, reasons)) => {
+        Some(unknown) => {
             let mut pieces = vec![
-                format!("{} of the functions", units::percent(*functions)),
-                format!("{} of their events", units::percent(*events)),
+                format!("{} of the functions", units::percent(unknown.functions)),
+                format!("{} of the events", units::percent(unknown.events)),
             ];
             pieces.extend(
-                reasons
+                unknown
+                    .reasons
                     .iter()
-                    .map(|(reason, count)| format!("{count} {reason}")),
+                    .map(|count| format!("{} {}", count.functions, count.reason)),
             );
-            let tone = if functions.max(*events) > 0.05 {
-                Tone::Uncertain
-            } else {
-                Tone::Plain
-            };
+            let much = unknown.functions.max(unknown.events) > UNKNOWN_LIMIT;
+            let tone = if much { Tone::Uncertain } else { Tone::Plain };
             ("no name", pieces, tone)
         }
     }
@@ -135,5 +133,5 @@ fn cost(summary: &Summary) -> Labelled {
             .collector_cpu_ns
             .map(|ns| format!("{} CPU of the collector", units::duration(ns))),
     );
-    ("probes cost", pieces, Tone::Plain)
+    ("overhead", pieces, Tone::Plain)
 }

@@ -7,6 +7,7 @@ use super::style::Tone;
 use super::units::{self, NOTHING};
 use super::{Page, text};
 use crate::report::function::State;
+use crate::report::select::{LeftOut, Whole};
 use crate::report::{FunctionRow, GroupRow, Measures, Sort};
 
 /// A table: rows in their order, and what is not shown of them.
@@ -16,12 +17,12 @@ pub struct Table<'a> {
     pub what: &'a str,
     /// Rows.
     pub rows: Vec<TableRow<'a>>,
-    /// Rows that were left out.
-    pub left_out: usize,
+    /// Rows that are not shown.
+    pub left_out: LeftOut,
     /// Order of the rows.
     pub sort: Sort,
-    /// Sum of the sorted number over all rows; `None` where a share of it means nothing.
-    pub whole: Option<u64>,
+    /// What the shares are shares of.
+    pub whole: Option<Whole>,
 }
 
 /// One row.
@@ -98,22 +99,22 @@ const COLUMNS: [Number; 9] = [
     Number {
         heading: "SAMPLED",
         sort: None,
-        show: |m| m.sampled_self_ns.filter(|&ns| ns > 0).map(estimated),
+        show: |m| m.sampled_self_ns.map(|ns| some(ns, estimated)),
     },
     Number {
         heading: "SAMPLES",
         sort: Some(Sort::Samples),
-        show: |m| m.samples.filter(|&n| n > 0).map(units::count),
+        show: |m| m.samples.map(|n| some(n, units::count)),
     },
     Number {
         heading: "LOST",
         sort: None,
-        show: |m| Some(m.lost).filter(|&n| n > 0).map(units::count),
+        show: |m| Some(some(m.lost, units::count)),
     },
     Number {
         heading: "UNWOUND",
         sort: None,
-        show: |m| Some(m.unwound).filter(|&n| n > 0).map(units::count),
+        show: |m| Some(some(m.unwound, units::count)),
     },
     Number {
         heading: "CALLS",
@@ -138,7 +139,16 @@ const IMPORTANCE: [&str; 9] = [
 struct Number {
     heading: &'static str,
     sort: Option<Sort>,
+    /// `None` = not measured; an empty text = none, where zeros would only be noise.
     show: fn(&Measures) -> Option<String>,
+}
+
+fn some(number: u64, format: fn(u64) -> String) -> String {
+    if number == 0 {
+        String::new()
+    } else {
+        format(number)
+    }
 }
 
 fn estimated(ns: u64) -> String {
@@ -165,7 +175,7 @@ fn chosen(table: &Table<'_>, page: Page) -> Vec<Column> {
         table
             .rows
             .iter()
-            .any(|row| (number.show)(row.measures).is_some())
+            .any(|row| (number.show)(row.measures).is_some_and(|text| !text.is_empty()))
     });
     numbers.sort_by_key(|(_, number)| {
         (
@@ -202,36 +212,32 @@ fn number_columns(table: &Table<'_>, number: &Number) -> Vec<Column> {
     let cell = |row: &TableRow<'_>| match (number.show)(row.measures) {
         Some(text) if text.starts_with('~') => Cell::new(text, Tone::Uncertain),
         Some(text) => Cell::new(text, tone),
-        None => Cell::new(NOTHING, Tone::Faint),
+        // The row stands where its estimate puts it: that has to be seen.
+        None => match table
+            .sort
+            .value(row.measures)
+            .filter(|&ns| sorted && ns > 0)
+        {
+            Some(ns) => Cell::new(estimated(ns), Tone::Uncertain),
+            None => Cell::new(NOTHING, Tone::Faint),
+        },
     };
-    let mut columns = vec![column(
-        number.heading,
-        Side::Right,
-        tone,
-        table.rows.iter().map(cell).collect(),
-    )];
-    if let Some(whole) = table.whole.filter(|&whole| sorted && whole > 0) {
+    let mut columns = vec![column(number.heading, Side::Right, tone, table.cells(cell))];
+    if let Some(whole) = table.whole.filter(|_| sorted) {
         let share = |row: &TableRow<'_>| {
-            let share = table
-                .sort
-                .value(row.measures)
-                .map(|value| units::percent(value as f64 / whole as f64));
-            Cell::new(share.unwrap_or_default(), Tone::Faint)
+            Cell::new(
+                whole
+                    .share(table.sort, row.measures)
+                    .map(units::percent)
+                    .unwrap_or_default(),
+                Tone::Faint,
+            )
         };
-        columns.push(column(
-            "",
-            Side::Right,
-            Tone::Plain,
-            table.rows.iter().map(share).collect(),
-        ));
+        columns.push(column("", Side::Right, Tone::Plain, table.cells(share)));
     }
     if number.sort == Some(Sort::Calls) {
-        let marks: Vec<Cell> = table
-            .rows
-            .iter()
-            .map(|row| Cell::new(error_bar(row.measures), Tone::Uncertain))
-            .collect();
-        if marks.iter().any(|mark| !mark.text.is_empty()) {
+        let marks = table.cells(|row| Cell::new(error_bar(row.measures), Tone::Uncertain));
+        if marks.iter().any(|mark| !mark.is_empty()) {
             columns.push(Column {
                 gap: 1,
                 ..column("", Side::Left, Tone::Plain, marks)
@@ -239,6 +245,12 @@ fn number_columns(table: &Table<'_>, number: &Number) -> Vec<Column> {
         }
     }
     columns
+}
+
+impl Table<'_> {
+    fn cells(&self, cell: impl Fn(&TableRow<'_>) -> Cell) -> Vec<Cell> {
+        self.rows.iter().map(cell).collect()
+    }
 }
 
 fn column(heading: &str, side: Side, tone: Tone, cells: Vec<Cell>) -> Column {
@@ -265,13 +277,7 @@ fn error_bar(m: &Measures) -> String {
 }
 
 fn names(table: &Table<'_>, page: Page, room: usize) -> Column {
-    let notes = table
-        .rows
-        .iter()
-        .map(|row| text::width(&row.note))
-        .max()
-        .unwrap_or(0);
-    let with_notes = notes > 0 && page.width >= 72;
+    let with_notes = page.width >= 72;
     let cell = |row: &TableRow<'_>| {
         let note = if with_notes && !row.note.is_empty() {
             format!("  {}", row.note)
@@ -279,27 +285,20 @@ fn names(table: &Table<'_>, page: Page, room: usize) -> Column {
             String::new()
         };
         let left = room.saturating_sub(text::width(&note));
-        // The module goes first where there is no room for both.
-        let module = if text::width(&row.name) + text::width(&row.module) <= left || left > 60 {
-            row.module.as_str()
-        } else {
-            ""
-        };
-        let module = text::shorten(module, left / 2);
-        let name = text::shorten(&row.name, left.saturating_sub(text::width(&module)));
+        // The module goes where there is no room for both.
+        let fits = text::width(&row.name) + text::width(&row.module) <= left;
+        let module = if fits { row.module.as_str() } else { "" };
+        let name = text::shorten(&row.name, left.saturating_sub(text::width(module)));
         let tone = if row.doubtful {
             Tone::Uncertain
         } else {
             Tone::Plain
         };
-        Cell::new(format!("{name}{module}{note}"), tone)
+        Cell::new(name, tone)
+            .and(module, Tone::Faint)
+            .and(note, Tone::Faint)
     };
-    column(
-        table.what,
-        Side::Left,
-        Tone::Faint,
-        table.rows.iter().map(cell).collect(),
-    )
+    column(table.what, Side::Left, Tone::Faint, table.cells(cell))
 }
 
 fn write_footer(
@@ -308,38 +307,32 @@ fn write_footer(
     page: Page,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let cells = || {
-        columns
+    let numbers = columns.split_last().map_or(columns, |(_, numbers)| numbers);
+    let any = |is: fn(&str) -> bool| {
+        numbers
             .iter()
             .flat_map(|column| &column.cells)
-            .map(|cell| cell.text.as_str())
+            .any(|cell| is(cell.text()))
     };
-    let numbers = || {
-        columns
-            .iter()
-            .rev()
-            .skip(1)
-            .flat_map(|column| &column.cells)
-            .map(|cell| cell.text.as_str())
-    };
-    let mut legend = Vec::new();
-    if table.left_out > 0 {
-        legend.push(format!("… {} more: --limit 0 shows all", table.left_out));
-    }
-    if cells().any(|text| text == "+") {
-        legend.push("+ or more".into());
-    }
-    if numbers().any(|text| text.starts_with('+') && text.len() > 1) {
-        legend.push("+N up to N more".into());
-    }
-    if numbers().any(|text| text.starts_with('~')) {
-        legend.push("~ estimated from samples".into());
-    }
-    if numbers().any(|text| text == NOTHING) {
-        legend.push("- not measured".into());
-    }
-    for line in text::wrap_pieces(&legend, "   ", page.width.saturating_sub(2)) {
-        writeln!(out, "  {}", page.style.paint(Tone::Faint, line))?;
+    type Mark = (fn(&str) -> bool, &'static str);
+    let marks: [Mark; 4] = [
+        (|text| text == "+", "+ or more"),
+        (
+            |text| text.len() > 1 && text.starts_with('+'),
+            "+N up to N more",
+        ),
+        (|text| text.starts_with('~'), "~ estimated from samples"),
+        (|text| text == NOTHING, "- not measured"),
+    ];
+    let legend: Vec<String> = marks
+        .iter()
+        .filter(|(is, _)| any(*is))
+        .map(|(_, meaning)| (*meaning).to_owned())
+        .collect();
+    for pieces in [table.left_out.pieces(), legend] {
+        for line in text::wrap_pieces(&pieces, "   ", page.width.saturating_sub(2)) {
+            writeln!(out, "  {}", page.style.paint(Tone::Faint, line))?;
+        }
     }
     Ok(())
 }

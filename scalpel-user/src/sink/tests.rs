@@ -2,9 +2,10 @@
 
 use super::table::{Table, TableRow};
 use super::tree::{View, Way};
-use super::{Page, Style, csv, json, summary, table, tree};
+use super::{By, Choice, Form, Page, Style, choice, csv, json, summary, table, tree};
 use crate::doubt::Doubt;
 use crate::event::FuncId;
+use crate::function::FunctionInfo;
 use crate::genome::tests::example;
 use crate::report::summary::{Cost, Summary};
 use crate::report::{Report, Sort, group, select};
@@ -27,8 +28,8 @@ fn text(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
 fn function_table(sort: Sort, limit: usize, page: Page) -> String {
     let mut report = Report::of(&example(), 0.001);
     select::sort(&mut report.functions, sort);
-    let whole = select::whole(&report.functions, sort);
-    let left_out = select::limit(&mut report.functions, limit);
+    let whole = select::Whole::of(&report.functions, sort);
+    let left_out = select::limit_functions(&mut report.functions, limit);
     let rows = report.functions.iter().map(TableRow::function).collect();
     text(|out| {
         table::write(
@@ -72,12 +73,12 @@ fn the_table_sorts_by_calls_and_colours_what_matters() {
 #[test]
 fn threads_are_rows_too() {
     let rows = group::threads(&example());
-    let whole = select::whole(&rows, Sort::SelfCpu);
+    let whole = select::Whole::of(&rows, Sort::SelfCpu);
     let rows = rows.iter().map(TableRow::group).collect();
     let table = Table {
         what: "THREAD",
         rows,
-        left_out: 0,
+        left_out: select::LeftOut::default(),
         sort: Sort::SelfCpu,
         whole,
     };
@@ -137,6 +138,39 @@ fn csv_has_a_heading_and_a_line_a_row() {
     let functions = text(|out| csv::functions(&Report::of(&example(), 0.001).functions, out));
     let modules = text(|out| csv::groups("module", &group::modules(&example()), out));
     insta::assert_snapshot!(format!("{functions}\n{modules}"));
+}
+
+fn chosen(form: Form, by: By, func: Option<&dyn Fn(&FunctionInfo) -> bool>) -> String {
+    let choice = Choice {
+        form,
+        by,
+        sort: None,
+        limit: 40,
+        func,
+        max_loss: 0.001,
+    };
+    text(|out| choice::write(&example(), &choice, page(100), out))
+}
+
+#[test]
+fn a_report_opens_with_what_it_is_and_how_far_to_trust_it() {
+    insta::assert_snapshot!(chosen(Form::Table, By::Function, None));
+}
+
+#[test]
+fn a_filter_keeps_functions_and_the_edges_that_touch_them() {
+    let json = chosen(Form::Json, By::Function, Some(&|info| info.name == "hash"));
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["functions"].as_array().unwrap().len(), 1);
+    assert_eq!(report["edges"].as_array().unwrap().len(), 1);
+    assert_eq!(report["edges"][0]["caller"], "c:shop:walk");
+}
+
+#[test]
+fn every_form_can_be_chosen() {
+    assert!(chosen(Form::Tree(Way::Callees), By::Function, None).contains("├─ walk [shop]"));
+    assert!(chosen(Form::Table, By::Module, None).contains("libc.so.6"));
+    assert!(chosen(Form::Csv, By::Thread, None).starts_with("thread,calls"));
 }
 
 fn end(width: usize) -> String {

@@ -147,7 +147,10 @@ impl Tables<'_> {
 
     fn run(&mut self) -> Checked<RunRow> {
         let mut runs = Vec::new();
-        self.rows("runs", |row| Ok(runs.push(run(row)?)))?;
+        self.rows("runs", |row| {
+            runs.push(run(row)?);
+            Ok(())
+        })?;
         match (runs.pop(), runs.len()) {
             (Some(run), 0) => Ok(run),
             (None, _) => damaged("it has no run"),
@@ -297,7 +300,10 @@ impl Tables<'_> {
 
     fn notes(&mut self) -> Checked<Vec<String>> {
         let mut notes = Vec::new();
-        self.rows("notes", |row| Ok(notes.push(row.get(1)?)))?;
+        self.rows("notes", |row| {
+            notes.push(row.get(1)?);
+            Ok(())
+        })?;
         Ok(notes)
     }
 
@@ -317,10 +323,11 @@ impl Tables<'_> {
     fn blind_spots(&mut self) -> Checked<Vec<BlindSpot>> {
         let mut spots = Vec::new();
         self.rows("blind_spots", |row| {
-            Ok(spots.push(BlindSpot {
+            spots.push(BlindSpot {
                 probe: row.get(1)?,
                 what: row.get(2)?,
-            }))
+            });
+            Ok(())
         })?;
         Ok(spots)
     }

@@ -5,7 +5,8 @@ use std::path::Path;
 use rusqlite::{Connection, Statement, params, params_from_iter};
 
 use super::schema;
-use crate::function::FunctionInfo;
+use crate::event::FuncId;
+use crate::function::{FunctionInfo, UnknownReason};
 use crate::genome::{Genome, loss, totals};
 use crate::tree::Metrics;
 
@@ -129,7 +130,7 @@ fn write_function(row: &mut Statement<'_>, id: u32, info: &FunctionInfo) -> Sqli
         info.site_delta,
         info.exit.word(),
         info.exit_reason,
-        unknown.map(|reason| reason.word()),
+        unknown.map(UnknownReason::word),
         unknown.and_then(schema::unknown_detail),
         info.ordinal,
     ])?;
@@ -156,7 +157,7 @@ fn write_threads(genome: &Genome, db: &Connection) -> Sqlite<()> {
 fn write_contexts(genome: &Genome, db: &Connection) -> Sqlite<()> {
     let mut row = insert(db, "contexts", 4)?;
     for (id, context) in (0i64..).zip(&genome.tree.contexts) {
-        let func = context.func.map(|func| func.get());
+        let func = context.func.map(FuncId::get);
         row.execute((
             id,
             context.parent.0,
@@ -207,7 +208,7 @@ fn write_doubts(genome: &Genome, db: &Connection) -> Sqlite<()> {
     }
     let mut row = insert(db, "losses", 5)?;
     for loss in &genome.losses {
-        let func = loss.func.map(|func| func.get());
+        let func = loss.func.map(FuncId::get);
         row.execute(params![
             RUN,
             loss::word(loss.class),
@@ -265,7 +266,7 @@ fn write_sums(genome: &Genome, db: &Connection) -> Sqlite<()> {
     let mut row = insert(db, "edge_total", 7)?;
     for edge in totals::edges(tree, &own) {
         let [_, _, wall, cpu] = times(&edge.metrics)?;
-        let (caller, source) = (edge.caller.map(|func| func.get()), edge.source.word());
+        let (caller, source) = (edge.caller.map(FuncId::get), edge.source.word());
         let (calls, samples) = (int(edge.metrics.calls)?, int(edge.metrics.samples)?);
         row.execute(params![
             caller,

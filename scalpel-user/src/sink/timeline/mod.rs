@@ -1,9 +1,10 @@
 //! Calls as an indented timeline: a line when a call begins, one with its duration when it ends, one line for a leaf.
 //!
-//! Fed with events in `seq` order per thread and told when a drain is complete; what was fed since the last one is
-//! then written in order of time. Must not know rings or files.
+//! Fed with events in order per thread and told when a drain is complete; what was fed since the last one is then
+//! written in order of time. Must not know rings or files.
 
-use std::collections::HashMap;
+mod leaves;
+
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
@@ -12,6 +13,7 @@ use super::style::{Style, Tone};
 use super::{text, units};
 use crate::event::{Event, FuncId, Kind, MonoTime, Pid, Tid, flags};
 use crate::function::FunctionTable;
+use leaves::{Item, Leaf, leaves};
 
 /// Which part of a stream is shown.
 #[derive(Default)]
@@ -32,34 +34,20 @@ pub struct Filter {
     pub limit: Option<u64>,
 }
 
-/// Something that happened on a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// An event.
-    Event(Event),
-    /// Events are missing here.
-    Gap {
-        /// Time of the thread's next event.
-        time: MonoTime,
-        /// Process.
-        pid: Pid,
-        /// Thread.
-        tid: Tid,
-        /// How many.
-        lost: u64,
-    },
-}
-
 /// A timeline that is being written.
 pub struct Timeline {
     start: MonoTime,
     style: Style,
     filter: Filter,
-    threads: FxHashMap<(u32, u32), Vec<Open>>,
+    threads: FxHashMap<Thread, Vec<Open>>,
     waiting: Vec<Item>,
+    gaps: FxHashMap<Thread, u64>,
     calls: u64,
     heading: bool,
 }
+
+/// Process and thread.
+type Thread = (u32, u32);
 
 /// A call that has not ended.
 #[derive(Clone, Copy, Debug)]
@@ -67,12 +55,27 @@ struct Open {
     func: u32,
     frame: u64,
     time: u64,
-    /// Level at which it was written; `None` = it is not shown.
+    /// Level of its line; `None` = the filter leaves it out.
     level: Option<usize>,
-    /// Its level was kept within [`Filter::depth`], and the line was written.
+    /// Its first line was written.
     written: bool,
     /// Events were lost since.
     gap: bool,
+}
+
+/// Where lines go, and where names come from.
+struct Pen<'a> {
+    functions: &'a FunctionTable,
+    out: &'a mut dyn Write,
+}
+
+/// What stands in a line behind its time.
+#[derive(Default)]
+struct Line<'a> {
+    duration: Option<u64>,
+    level: usize,
+    call: &'a str,
+    mark: &'a str,
 }
 
 impl Timeline {
@@ -82,22 +85,48 @@ impl Timeline {
             start,
             style,
             filter,
-            threads: HashMap::default(),
+            threads: FxHashMap::default(),
             waiting: Vec::new(),
+            gaps: FxHashMap::default(),
             calls: 0,
             heading: false,
         }
     }
 
-    /// Takes an item. Nothing is written before [`Timeline::release`].
-    pub fn push(&mut self, item: Item) {
-        let (pid, tid) = match item {
-            Item::Event(event) => (event.pid, event.tid),
-            Item::Gap { pid, tid, .. } => (pid.0, tid.0),
-        };
-        if self.filter.pid.is_none_or(|wanted| wanted.0 == pid)
-            && self.filter.tid.is_none_or(|wanted| wanted.0 == tid)
-        {
+    /// Takes events, in order per thread. Nothing is written before [`Timeline::release`].
+    pub fn events(&mut self, events: &[Event]) {
+        for event in events {
+            let (pid, tid) = (Pid(event.pid), Tid(event.tid));
+            if let Some(lost) = self.gaps.remove(&(event.pid, event.tid)) {
+                self.push(
+                    Item::Gap {
+                        time: MonoTime(event.time),
+                        pid,
+                        tid,
+                        lost,
+                    },
+                    pid,
+                    Some(tid),
+                );
+            }
+            self.push(Item::Event(*event), pid, Some(tid));
+        }
+    }
+
+    /// Events of this thread are missing between those taken before and those to come.
+    pub fn gap(&mut self, pid: Pid, tid: Tid, lost: u64) {
+        let gap = self.gaps.entry((pid.0, tid.0)).or_default();
+        *gap = gap.saturating_add(lost);
+    }
+
+    /// The thread ended: a later one of its number is another. Without `tid` the whole process began anew (exec).
+    pub fn ended(&mut self, time: MonoTime, pid: Pid, tid: Option<Tid>) {
+        self.push(Item::Ended { time, pid, tid }, pid, tid);
+    }
+
+    fn push(&mut self, item: Item, pid: Pid, tid: Option<Tid>) {
+        let wanted = self.filter.pid.is_none_or(|wanted| wanted == pid);
+        if wanted && (self.filter.tid.is_none() || tid.is_none() || self.filter.tid == tid) {
             self.waiting.push(item);
         }
     }
@@ -109,16 +138,17 @@ impl Timeline {
 
     /// Writes what was taken so far: nothing older can still come.
     pub fn release(&mut self, functions: &FunctionTable, out: &mut dyn Write) -> io::Result<()> {
+        let mut pen = Pen { functions, out };
         let mut items = std::mem::take(&mut self.waiting);
-        items.sort_by_key(time);
-        let leaves = leaves(&items);
-        for (item, leaf) in items.iter().zip(leaves) {
+        items.sort_by_key(Item::time);
+        for (item, leaf) in items.iter().zip(leaves(&items)) {
             match (item, leaf) {
                 (_, Leaf::Exit) => {}
                 (Item::Event(event), Leaf::Enter(duration)) => {
-                    self.leaf(event, duration, functions, out)?
+                    self.forget_lost_frames(event, &mut pen)?;
+                    self.one_line(event, Some(duration), &mut pen)?;
                 }
-                (Item::Event(event), Leaf::No) => self.event(event, functions, out)?,
+                (Item::Event(event), Leaf::No) => self.event(event, &mut pen)?,
                 (
                     &Item::Gap {
                         time,
@@ -127,7 +157,10 @@ impl Timeline {
                         lost,
                     },
                     _,
-                ) => self.gap(time, (pid.0, tid.0), lost, out)?,
+                ) => self.lost(time.0, (pid.0, tid.0), lost, &mut pen)?,
+                (&Item::Ended { time, pid, tid }, _) => {
+                    self.close_all(time.0, Some((pid, tid)), " [ended]", &mut pen)?
+                }
             }
         }
         items.clear();
@@ -143,207 +176,195 @@ impl Timeline {
         out: &mut dyn Write,
     ) -> io::Result<()> {
         self.release(functions, out)?;
-        let mut threads: Vec<_> = std::mem::take(&mut self.threads).into_iter().collect();
-        threads.sort_unstable_by_key(|(thread, _)| *thread);
-        for (thread, mut stack) in threads {
-            while let Some(open) = stack.pop() {
-                self.close(end.0, thread, &open, " [still open]", functions, out)?;
-            }
-        }
-        Ok(())
+        self.close_all(end.0, None, " [still open]", &mut Pen { functions, out })
     }
 
-    fn event(
-        &mut self,
-        event: &Event,
-        functions: &FunctionTable,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    fn event(&mut self, event: &Event, pen: &mut Pen<'_>) -> io::Result<()> {
         match Kind::from_u8(event.kind) {
             Some(Kind::Enter) if event.flags & flags::NO_EXIT != 0 => {
-                self.line_of(event, None, functions, out)
+                self.one_line(event, None, pen)
             }
-            Some(Kind::Enter) => self.enter(event, functions, out),
-            Some(Kind::Exit) => self.exit(event, "", functions, out),
-            Some(Kind::Unwind) => self.exit(event, " [unwound]", functions, out),
-            Some(Kind::Complete) => self.line_of(event, Some(event.value), functions, out),
-            Some(Kind::Lost) => self.gap(
-                MonoTime(event.time),
-                (event.pid, event.tid),
-                event.value,
-                out,
-            ),
+            Some(Kind::Enter) => self.enter(event, pen),
+            Some(Kind::Exit) => self.exit(event, "", pen),
+            Some(Kind::Unwind) => self.exit(event, " [unwound]", pen),
+            Some(Kind::Complete) => self.one_line(event, Some(event.value), pen),
+            Some(Kind::Lost) => self.lost(event.time, thread(event), event.value, pen),
             _ => Ok(()),
         }
     }
 
-    fn enter(
-        &mut self,
-        event: &Event,
-        functions: &FunctionTable,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        self.forget_lost_frames(event, functions, out)?;
+    fn enter(&mut self, event: &Event, pen: &mut Pen<'_>) -> io::Result<()> {
+        self.forget_lost_frames(event, pen)?;
         let level = self.level(event);
-        let written = self.shown(level, event.time);
-        if let (true, Some(level)) = (written, level) {
+        let shown = self.shown(level, event.time);
+        if let Some(level) = shown {
             self.calls += 1;
-            let name = format!("{}() {{", name(functions, event.func));
-            self.line(event.time, None, thread(event), level, &name, "", out)?;
+            let call = format!("{}() {{", pen.name(event.func));
+            self.line(
+                event.time,
+                thread(event),
+                &Line {
+                    level,
+                    call: &call,
+                    ..Line::default()
+                },
+                pen,
+            )?;
         }
         let open = Open {
             func: event.func,
             frame: event.frame,
             time: event.time,
             level,
-            written,
+            written: shown.is_some(),
             gap: false,
         };
         self.threads.entry(thread(event)).or_default().push(open);
         Ok(())
     }
 
-    /// A call of which nothing is shown but that it happened: no exit follows, or its exit follows at once.
-    fn leaf(
-        &mut self,
-        event: &Event,
-        duration: u64,
-        functions: &FunctionTable,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        self.forget_lost_frames(event, functions, out)?;
-        self.line_of(event, Some(duration), functions, out)
-    }
-
-    fn line_of(
+    /// A call whose exit follows at once, or never.
+    fn one_line(
         &mut self,
         event: &Event,
         duration: Option<u64>,
-        functions: &FunctionTable,
-        out: &mut dyn Write,
+        pen: &mut Pen<'_>,
     ) -> io::Result<()> {
-        let level = self.level(event);
-        match level.filter(|_| self.shown(level, event.time)) {
-            Some(level) => {
-                self.calls += 1;
-                let name = format!("{}();", name(functions, event.func));
-                self.line(event.time, duration, thread(event), level, &name, "", out)
-            }
-            None => Ok(()),
-        }
+        let Some(level) = self.shown(self.level(event), event.time) else {
+            return Ok(());
+        };
+        self.calls += 1;
+        let call = format!("{}();", pen.name(event.func));
+        self.line(
+            event.time,
+            thread(event),
+            &Line {
+                duration,
+                level,
+                call: &call,
+                mark: "",
+            },
+            pen,
+        )
     }
 
-    fn exit(
-        &mut self,
-        event: &Event,
-        mark: &str,
-        functions: &FunctionTable,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    fn exit(&mut self, event: &Event, mark: &str, pen: &mut Pen<'_>) -> io::Result<()> {
         let stack = self.threads.entry(thread(event)).or_default();
         let same = |open: &Open| open.frame == event.frame && open.func == event.func;
         let Some(at) = stack.iter().rposition(same) else {
-            return self.missed(event, functions, out);
+            return self.missed(event, pen);
         };
         let mut closed = stack.split_off(at);
         while let Some(open) = closed.pop() {
-            let mark = if closed.is_empty() {
-                mark
-            } else {
-                lost_or_unwound(&open)
+            let mark = match (closed.is_empty(), open.gap) {
+                (true, _) => mark,
+                (false, true) => " [lost]",
+                (false, false) => " [unwound]",
             };
-            self.close(event.time, thread(event), &open, mark, functions, out)?;
+            self.close(event.time, thread(event), &open, mark, pen)?;
         }
         Ok(())
     }
 
-    fn missed(
-        &mut self,
-        event: &Event,
-        functions: &FunctionTable,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let level = self.level(event);
-        match level.filter(|_| self.shown(level, event.time)) {
-            Some(level) => {
-                let name = format!("}} /* {} */", name(functions, event.func));
-                self.line(
-                    event.time,
-                    None,
-                    thread(event),
-                    level,
-                    &name,
-                    " [entry not seen]",
-                    out,
-                )
-            }
-            None => Ok(()),
-        }
+    fn missed(&mut self, event: &Event, pen: &mut Pen<'_>) -> io::Result<()> {
+        let Some(level) = self.shown(self.level(event), event.time) else {
+            return Ok(());
+        };
+        let call = format!("}} /* {} */", pen.name(event.func));
+        let line = Line {
+            level,
+            call: &call,
+            mark: " [entry not seen]",
+            ..Line::default()
+        };
+        self.line(event.time, thread(event), &line, pen)
     }
 
-    fn gap(
-        &mut self,
-        time: MonoTime,
-        thread: (u32, u32),
-        lost: u64,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    fn lost(&mut self, time: u64, thread: Thread, lost: u64, pen: &mut Pen<'_>) -> io::Result<()> {
         let stack = self.threads.entry(thread).or_default();
         stack.iter_mut().for_each(|open| open.gap = true);
         let level = stack
-            .iter()
-            .rev()
-            .find_map(|open| open.level)
+            .last()
+            .and_then(|open| open.level)
             .map_or(0, |level| level + 1);
-        if self.in_time(time.0) && !self.is_done() {
-            return self.line(
-                time.0,
-                None,
-                thread,
+        let Some(level) = self.shown(Some(level), time) else {
+            return Ok(());
+        };
+        let mark = format!("[lost {lost}]");
+        self.line(
+            time,
+            thread,
+            &Line {
                 level,
-                "",
-                &format!("[lost {lost}]"),
-                out,
-            );
-        }
-        Ok(())
+                mark: &mark,
+                ..Line::default()
+            },
+            pen,
+        )
     }
 
     /// After a gap, frames that a new call has overwritten are gone: native stacks grow downwards.
-    fn forget_lost_frames(
+    fn forget_lost_frames(&mut self, event: &Event, pen: &mut Pen<'_>) -> io::Result<()> {
+        let Some(stack) = self.threads.get_mut(&thread(event)) else {
+            return Ok(());
+        };
+        let gone: Vec<Open> =
+            std::iter::from_fn(|| stack.pop_if(|open| open.gap && open.frame < event.frame))
+                .collect();
+        gone.iter()
+            .try_for_each(|open| self.close(event.time, thread(event), open, " [lost]", pen))
+    }
+
+    /// Closes all calls of one thread, of one process, or of everything.
+    fn close_all(
         &mut self,
-        event: &Event,
-        functions: &FunctionTable,
-        out: &mut dyn Write,
+        time: u64,
+        whose: Option<(Pid, Option<Tid>)>,
+        mark: &str,
+        pen: &mut Pen<'_>,
     ) -> io::Result<()> {
-        let stack = self.threads.entry(thread(event)).or_default();
-        let mut gone = Vec::new();
-        while let Some(open) = stack.pop_if(|open| open.gap && open.frame < event.frame) {
-            gone.push(open);
+        let of = |thread: &Thread| match whose {
+            Some((pid, tid)) => pid.0 == thread.0 && tid.is_none_or(|tid| tid.0 == thread.1),
+            None => true,
+        };
+        let mut stacks: Vec<_> = self.threads.extract_if(|thread, _| of(thread)).collect();
+        stacks.sort_unstable_by_key(|(thread, _)| *thread);
+        for (thread, stack) in stacks {
+            stack
+                .iter()
+                .rev()
+                .try_for_each(|open| self.close(time, thread, open, mark, pen))?;
         }
-        gone.iter().try_for_each(|open| {
-            self.close(event.time, thread(event), open, " [lost]", functions, out)
-        })
+        Ok(())
     }
 
     fn close(
         &mut self,
         time: u64,
-        thread: (u32, u32),
+        thread: Thread,
         open: &Open,
         mark: &str,
-        functions: &FunctionTable,
-        out: &mut dyn Write,
+        pen: &mut Pen<'_>,
     ) -> io::Result<()> {
         let Some(level) = open.level.filter(|_| open.written) else {
             return Ok(());
         };
-        let duration = Some(time.saturating_sub(open.time)).filter(|_| mark != " [lost]");
-        let name = format!("}} /* {} */", name(functions, open.func));
-        self.line(time, duration, thread, level, &name, mark, out)
+        let duration = (mark != " [lost]").then(|| time.saturating_sub(open.time));
+        let call = format!("}} /* {} */", pen.name(open.func));
+        self.line(
+            time,
+            thread,
+            &Line {
+                duration,
+                level,
+                call: &call,
+                mark,
+            },
+            pen,
+        )
     }
 
-    /// The level at which a call is written: below what is open and shown on its thread. `None` = it is not shown.
+    /// The level at which a call stands: below what is open and shown on its thread. `None` = the filter leaves it out.
     fn level(&self, event: &Event) -> Option<usize> {
         let above = self
             .threads
@@ -359,118 +380,59 @@ impl Timeline {
             .or_else(|| wanted().then_some(0))
     }
 
-    fn shown(&self, level: Option<usize>, time: u64) -> bool {
-        let deep = |level: usize| {
-            self.filter
-                .depth
-                .is_some_and(|depth| level >= depth as usize)
-        };
-        level.is_some_and(|level| !deep(level)) && self.in_time(time) && !self.is_done()
+    /// The same level, if it is within depth, time and limit.
+    fn shown(&self, level: Option<usize>, time: u64) -> Option<usize> {
+        let filter = &self.filter;
+        let in_time = filter.from.is_none_or(|from| time >= from.0)
+            && filter.to.is_none_or(|to| time <= to.0);
+        let deep = |level: usize| filter.depth.is_some_and(|depth| level >= depth as usize);
+        level.filter(|&level| in_time && !deep(level) && !self.is_done())
     }
 
-    fn in_time(&self, time: u64) -> bool {
-        self.filter.from.is_none_or(|from| time >= from.0)
-            && self.filter.to.is_none_or(|to| time <= to.0)
-    }
-
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one argument a column of the line"
-    )]
     fn line(
         &mut self,
         time: u64,
-        duration: Option<u64>,
-        thread: (u32, u32),
-        level: usize,
-        call: &str,
-        mark: &str,
-        out: &mut dyn Write,
+        thread: Thread,
+        line: &Line<'_>,
+        pen: &mut Pen<'_>,
     ) -> io::Result<()> {
         if !std::mem::replace(&mut self.heading, true) {
             let heading = format!(
                 "{:>12}  {:>8}  {:>8}  FUNCTION",
                 "TIME s", "DURATION", "THREAD"
             );
-            writeln!(out, "{}", self.style.paint(Tone::Faint, heading))?;
+            writeln!(pen.out, "{}", self.style.paint(Tone::Faint, heading))?;
         }
         let since = time.saturating_sub(self.start.0);
-        let duration = duration.map(units::duration).unwrap_or_default();
+        let duration = line.duration.map(units::duration).unwrap_or_default();
+        let (seconds, micros) = (since / 1_000_000_000, since / 1000 % 1_000_000);
         write!(
-            out,
-            "{:>5}.{:06}  {duration:>8}  {:>8}  ",
-            since / 1_000_000_000,
-            since / 1000 % 1_000_000,
+            pen.out,
+            "{seconds:>5}.{micros:06}  {duration:>8}  {:>8}  ",
             thread.1
         )?;
+        let mark = self.style.paint(Tone::Uncertain, line.mark);
         writeln!(
-            out,
-            "{:indent$}{call}{}",
+            pen.out,
+            "{:indent$}{}{mark}",
             "",
-            self.style.paint(Tone::Uncertain, mark),
-            indent = 2 * level
+            line.call,
+            indent = 2 * line.level
         )
     }
 }
 
-/// Whether an item is one half of a call that called nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leaf {
-    No,
-    Enter(u64),
-    Exit,
-}
-
-/// Finds each entry whose exit is the next thing on its thread.
-fn leaves(items: &[Item]) -> Vec<Leaf> {
-    let mut leaves = vec![Leaf::No; items.len()];
-    let mut next: FxHashMap<(u32, u32), (usize, &Event)> = FxHashMap::default();
-    for (at, item) in items.iter().enumerate().rev() {
-        match item {
-            Item::Gap { pid, tid, .. } => drop(next.remove(&(pid.0, tid.0))),
-            Item::Event(event) => {
-                let after = next.insert(thread(event), (at, event));
-                if let Some((exit_at, exit)) = after.filter(|(_, exit)| is_leaf(event, exit))
-                    && let Some(leaf) = leaves.get_mut(exit_at)
-                {
-                    *leaf = Leaf::Exit;
-                    if let Some(leaf) = leaves.get_mut(at) {
-                        *leaf = Leaf::Enter(exit.time.saturating_sub(event.time));
-                    }
-                }
-            }
+impl Pen<'_> {
+    fn name(&self, func: u32) -> String {
+        match FuncId::new(func).and_then(|id| self.functions.get(id)) {
+            Some(info) => text::clean(&info.name).into_owned(),
+            None => format!("<function {func}>"),
         }
     }
-    leaves
 }
 
-fn is_leaf(enter: &Event, exit: &Event) -> bool {
-    enter.kind == Kind::Enter as u8
-        && enter.flags & flags::NO_EXIT == 0
-        && exit.kind == Kind::Exit as u8
-        && (enter.func, enter.frame) == (exit.func, exit.frame)
-}
-
-const fn lost_or_unwound(open: &Open) -> &'static str {
-    if open.gap { " [lost]" } else { " [unwound]" }
-}
-
-const fn thread(event: &Event) -> (u32, u32) {
+const fn thread(event: &Event) -> Thread {
     (event.pid, event.tid)
-}
-
-const fn time(item: &Item) -> u64 {
-    match item {
-        Item::Event(event) => event.time,
-        Item::Gap { time, .. } => time.0,
-    }
-}
-
-fn name(functions: &FunctionTable, func: u32) -> String {
-    match FuncId::new(func).and_then(|id| functions.get(id)) {
-        Some(info) => text::clean(&info.name).into_owned(),
-        None => format!("<function {func}>"),
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,14 @@
-use super::{Filter, Item, Timeline};
+use super::{Filter, Timeline};
 use crate::event::{Event, Kind, MonoTime, Pid, Tid, flags};
 use crate::genome::tests::example;
 use crate::sink::Style;
+
+/// What a stream brings: an event, or so many lost ones.
+#[derive(Clone, Copy)]
+enum Item {
+    Event(Event),
+    Gap(u64),
+}
 
 fn event(time: u64, tid: u32, kind: Kind, func: u32, frame: u64) -> Item {
     Item::Event(Event {
@@ -38,12 +45,7 @@ fn stream() -> Vec<Item> {
         event(1_000_041_000, 4242, Enter, 8, 0x780),
         event(1_000_050_000, 4242, Exit, 2, 0x880),
         event(1_000_060_000, 4242, Enter, 2, 0x880),
-        Item::Gap {
-            time: MonoTime(1_000_090_000),
-            pid: Pid(4242),
-            tid: Tid(4242),
-            lost: 5,
-        },
+        Item::Gap(5),
         event(1_000_090_000, 4242, Enter, 8, 0x890),
         event(1_000_091_000, 4242, Exit, 8, 0x890),
         event(1_000_092_000, 4242, Exit, 4, 0x123),
@@ -56,7 +58,10 @@ fn timeline(filter: Filter) -> String {
     let mut out = Vec::new();
     let mut timeline = Timeline::new(genome.run.started, Style::default(), filter);
     for half in stream().chunks(8) {
-        half.iter().for_each(|item| timeline.push(*item));
+        half.iter().for_each(|item| match item {
+            Item::Event(event) => timeline.events(&[*event]),
+            Item::Gap(lost) => timeline.gap(Pid(4242), Tid(4242), *lost),
+        });
         timeline.release(&genome.functions, &mut out).unwrap();
     }
     timeline
@@ -100,6 +105,26 @@ fn a_limit_ends_it() {
     assert_eq!(
         text.matches("() {").count() + text.matches("();").count(),
         2,
+        "{text}"
+    );
+}
+
+#[test]
+fn an_exec_ends_every_call_of_the_process() {
+    let genome = example();
+    let mut out = Vec::new();
+    let mut timeline = Timeline::new(genome.run.started, Style::default(), Filter::default());
+    let Item::Event(enter) = event(1_000_001_000, 4242, Kind::Enter, 1, 0x900) else {
+        return;
+    };
+    timeline.events(&[enter]);
+    timeline.ended(MonoTime(1_000_003_000), Pid(4242), None);
+    timeline
+        .finish(MonoTime(1_000_009_000), &genome.functions, &mut out)
+        .unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(
+        text.contains("2.00 µs") && text.ends_with("} /* serve */ [ended]\n"),
         "{text}"
     );
 }

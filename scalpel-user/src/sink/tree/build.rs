@@ -17,6 +17,8 @@ pub(super) struct Node {
     pub(super) func: Option<FuncId>,
     pub(super) weight: u64,
     pub(super) calls: u64,
+    /// Something in it was measured: a weight of 0 is a 0.
+    pub(super) measured: bool,
     pub(super) parent: usize,
     pub(super) children: Vec<usize>,
 }
@@ -84,6 +86,14 @@ impl Weight {
 
     pub(super) fn is_calls(self) -> bool {
         self.unit == Unit::Calls
+    }
+
+    const fn measured(self, m: &Metrics) -> bool {
+        match self.unit {
+            Unit::Cpu => m.cpu_timed > 0,
+            Unit::Wall => m.timed > 0,
+            Unit::Sampled | Unit::Samples | Unit::Calls => true,
+        }
     }
 
     const fn of(self, m: &Metrics) -> u64 {
@@ -247,11 +257,13 @@ impl Forest {
     }
 
     fn add(&mut self, node: usize, id: ContextId, own: &[Metrics], weights: &[u64]) {
+        let weighs = self.weight;
         if let Some(node) = self.nodes.get_mut(node)
             && let (Some(m), Some(weight)) = (own.get(id.0 as usize), weights.get(id.0 as usize))
         {
             node.weight = node.weight.saturating_add(*weight);
             node.calls = node.calls.saturating_add(m.calls);
+            node.measured |= *weight > 0 || weighs.measured(m);
         }
     }
 }

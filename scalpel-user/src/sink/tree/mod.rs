@@ -69,7 +69,8 @@ fn heaviest(nodes: &[Node], limit: usize) -> Vec<bool> {
 /// One line: a node, or what was cut off below one.
 struct Line {
     node: Option<usize>,
-    weight: u64,
+    /// `None` = not measured.
+    weight: Option<u64>,
     cut: usize,
     lead: String,
 }
@@ -80,7 +81,7 @@ fn lines(nodes: &[Node], shown: &[bool]) -> Vec<Line> {
     let mut work = vec![(
         Line {
             node: Some(0),
-            weight: 0,
+            weight: None,
             cut: 0,
             lead: String::new(),
         },
@@ -111,7 +112,12 @@ fn lines(nodes: &[Node], shown: &[bool]) -> Vec<Line> {
 
 /// What is below a node: its heaviest children, and one part for all the others.
 fn parts(node: &Node, nodes: &[Node], shown: &[bool]) -> Vec<Line> {
-    let weight = |at: usize| nodes.get(at).map_or(0, |node| node.weight);
+    let weight = |at: usize| {
+        nodes
+            .get(at)
+            .filter(|node| node.measured)
+            .map(|node| node.weight)
+    };
     let is_shown = |at: &usize| shown.get(*at).copied().unwrap_or(false);
     let (mut visible, hidden): (Vec<usize>, Vec<usize>) =
         node.children.iter().partition(|at| is_shown(at));
@@ -126,7 +132,8 @@ fn parts(node: &Node, nodes: &[Node], shown: &[bool]) -> Vec<Line> {
     if !hidden.is_empty() {
         let weight = hidden
             .iter()
-            .fold(0u64, |sum, &at| sum.saturating_add(weight(at)));
+            .filter_map(|&at| weight(at))
+            .reduce(u64::saturating_add);
         parts.push(Line {
             node: None,
             weight,
@@ -152,9 +159,14 @@ fn columns(genome: &Genome, forest: &Forest, lines: &[Line], page: Page) -> Vec<
             Tone::Faint
         }
     };
-    let weight = |line: &Line| Cell::new(forest.weight.show(line.weight), tone(line));
-    let share =
-        |line: &Line| Cell::new(units::percent(share(line.weight, forest.whole)), tone(line));
+    let weight = |line: &Line| match line.weight {
+        Some(weight) => Cell::new(forest.weight.show(weight), tone(line)),
+        None => Cell::new(units::NOTHING, Tone::Faint),
+    };
+    let share = |line: &Line| match line.weight {
+        Some(weight) => Cell::new(units::percent(share(weight, forest.whole)), tone(line)),
+        None => Cell::default(),
+    };
     let calls = |line: &Line| match node(line) {
         Some(node) if node.calls > 0 => Cell::new(units::count(node.calls), Tone::Plain),
         Some(_) => Cell::new(units::NOTHING, Tone::Faint),
@@ -201,30 +213,23 @@ fn columns(genome: &Genome, forest: &Forest, lines: &[Line], page: Page) -> Vec<
 fn called(genome: &Genome, func: Option<FuncId>, indent: &str, room: usize) -> Cell {
     let lead = lead(indent, room);
     let left = room.saturating_sub(text::width(&lead));
-    let (name, module, tone) = match func.and_then(|id| genome.functions.get(id)) {
-        Some(info) => {
-            let tone = if info.unknown.is_some() {
-                Tone::Uncertain
-            } else {
-                Tone::Plain
-            };
-            (
-                text::clean(&info.name).into_owned(),
-                format!(" [{}]", text::clean(&info.module)),
-                tone,
-            )
-        }
-        None => ("[folded]".to_owned(), String::new(), Tone::Faint),
+    let cell = Cell::new(lead, Tone::Faint);
+    let Some(info) = func.and_then(|id| genome.functions.get(id)) else {
+        return cell.and("[folded]", Tone::Faint);
     };
-    let module = if text::width(&name) + text::width(&module) <= left {
-        module
+    let tone = if info.unknown.is_some() {
+        Tone::Uncertain
     } else {
-        String::new()
+        Tone::Plain
     };
-    Cell::new(
-        format!("{lead}{}{module}", text::shorten(&name, left)),
-        tone,
-    )
+    let (name, module) = (
+        text::clean(&info.name),
+        format!(" [{}]", text::clean(&info.module)),
+    );
+    let fits = text::width(&name) + text::width(&module) <= left;
+    let module = if fits { module } else { String::new() };
+    cell.and(text::shorten(&name, left), tone)
+        .and(module, Tone::Faint)
 }
 
 /// Branches take at most half of the room: deep stacks keep their names, and lose the left end of the branches.
