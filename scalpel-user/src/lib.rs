@@ -24,6 +24,7 @@ pub mod plan;
 pub mod report;
 pub mod sink;
 pub mod source;
+pub mod stack;
 pub mod symbol;
 pub mod target;
 pub mod tree;

@@ -80,22 +80,22 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Adds `other`, field by field.
+    /// Adds `other`, field by field. Foreign numbers may be absurd: a sum stops at the largest number.
     pub fn add(&mut self, other: &Self) {
-        self.calls += other.calls;
-        self.timed += other.timed;
-        self.cpu_timed += other.cpu_timed;
-        self.self_wall_ns += other.self_wall_ns;
-        self.self_cpu_ns += other.self_cpu_ns;
-        self.total_wall_ns += other.total_wall_ns;
-        self.total_cpu_ns += other.total_cpu_ns;
-        self.samples += other.samples;
-        self.sampled_ns += other.sampled_ns;
-        self.unwound += other.unwound;
-        self.inferred += other.inferred;
-        self.lost += other.lost;
-        self.tail_calls += other.tail_calls;
-        self.probe_events += other.probe_events;
+        self.calls = self.calls.saturating_add(other.calls);
+        self.timed = self.timed.saturating_add(other.timed);
+        self.cpu_timed = self.cpu_timed.saturating_add(other.cpu_timed);
+        self.self_wall_ns = self.self_wall_ns.saturating_add(other.self_wall_ns);
+        self.self_cpu_ns = self.self_cpu_ns.saturating_add(other.self_cpu_ns);
+        self.total_wall_ns = self.total_wall_ns.saturating_add(other.total_wall_ns);
+        self.total_cpu_ns = self.total_cpu_ns.saturating_add(other.total_cpu_ns);
+        self.samples = self.samples.saturating_add(other.samples);
+        self.sampled_ns = self.sampled_ns.saturating_add(other.sampled_ns);
+        self.unwound = self.unwound.saturating_add(other.unwound);
+        self.inferred = self.inferred.saturating_add(other.inferred);
+        self.lost = self.lost.saturating_add(other.lost);
+        self.tail_calls = self.tail_calls.saturating_add(other.tail_calls);
+        self.probe_events = self.probe_events.saturating_add(other.probe_events);
     }
 }
 

@@ -1,0 +1,270 @@
+//! The finished tree: callers named, samples laid in, totals summed.
+
+use rustc_hash::FxHashMap;
+
+use super::Shared;
+use super::cells::{Cells, key};
+use super::samples::Place;
+use crate::event::{FuncId, Pid};
+use crate::tree::{Cell, Context, ContextId, EdgeSource, Metrics, Thread, Tree};
+
+/// What `finish` asks for: the function at an address of a process (pid 0: of the kernel).
+pub type Resolve<'a> = dyn FnMut(Pid, u64) -> Option<FuncId> + 'a;
+
+pub(super) fn finish(shared: Shared, threads: Vec<Thread>, resolve: &mut Resolve<'_>) -> Tree {
+    let mut names = Names::new();
+    let contexts = names.contexts(&shared, resolve);
+    let steps = names.steps(&shared, &contexts, resolve);
+    let mut cells = shared.cells;
+    for (slot, (samples, sampled_ns)) in &shared.samples.counts {
+        let place = named(slot.place, &contexts, &steps);
+        cells.add(
+            slot.begin,
+            slot.thread,
+            SAMPLE | place.0,
+            Metrics {
+                samples: *samples,
+                sampled_ns: *sampled_ns,
+                ..Metrics::default()
+            },
+        );
+    }
+    let (window_ns, cells) = renamed(cells, &contexts);
+    let cells = with_totals(cells, &names.contexts);
+    let mut faults: Vec<_> = shared
+        .faults
+        .into_iter()
+        .filter_map(|(func, faults)| Some((FuncId::new(func)?, faults)))
+        .collect();
+    faults.sort_unstable_by_key(|(func, _)| *func);
+    let folded_calls = folded_calls(&cells, &names.contexts);
+    Tree {
+        window_ns,
+        contexts: names.contexts,
+        threads,
+        cells,
+        histograms: shared.histograms.finish(),
+        faults,
+        folded_calls,
+    }
+}
+
+/// Marks a cell whose context has its final number already.
+const SAMPLE: u32 = 1 << 31;
+
+/// Final contexts: told apart by parent and function alone.
+struct Names {
+    contexts: Vec<Context>,
+    ids: FxHashMap<(ContextId, Option<FuncId>), ContextId>,
+}
+
+impl Names {
+    fn new() -> Self {
+        let root = Context {
+            parent: ContextId::ROOT,
+            func: None,
+            source: EdgeSource::Exact,
+        };
+        Self {
+            contexts: vec![root],
+            ids: FxHashMap::default(),
+        }
+    }
+
+    fn intern(&mut self, parent: ContextId, func: Option<FuncId>, source: EdgeSource) -> ContextId {
+        let next = ContextId(self.contexts.len() as u32);
+        let id = *self.ids.entry((parent, func)).or_insert(next);
+        match self.contexts.get_mut(id.0 as usize) {
+            Some(known) => known.source = known.source.max(source),
+            None => self.contexts.push(Context {
+                parent,
+                func,
+                source,
+            }),
+        }
+        id
+    }
+
+    fn func(&self, context: ContextId) -> Option<FuncId> {
+        self.contexts.get(context.0 as usize)?.func
+    }
+
+    /// Recorded number -> final number. A caller that is not probed becomes a context of its own.
+    fn contexts(&mut self, shared: &Shared, resolve: &mut Resolve<'_>) -> Vec<ContextId> {
+        let mut named = vec![ContextId::ROOT];
+        for node in shared.contexts.nodes().iter().skip(1) {
+            let mut parent = named.get(node.parent as usize).copied().unwrap_or_default();
+            if let Some((space, address)) = shared.contexts.site(node.site)
+                && let Some(caller) = resolve(Pid(space), call_of(address))
+                && self.func(parent) != Some(caller)
+            {
+                parent = self.intern(parent, Some(caller), EdgeSource::CallSite);
+            }
+            named.push(self.intern(parent, FuncId::new(node.func), node.source));
+        }
+        named
+    }
+
+    fn steps(
+        &mut self,
+        shared: &Shared,
+        contexts: &[ContextId],
+        resolve: &mut Resolve<'_>,
+    ) -> Vec<ContextId> {
+        let mut named: Vec<ContextId> = Vec::new();
+        for step in shared.samples.steps() {
+            let (parent, first) = match step.parent {
+                Place::Context(context) => (
+                    contexts.get(context as usize).copied().unwrap_or_default(),
+                    true,
+                ),
+                Place::Step(step) => (named.get(step as usize).copied().unwrap_or_default(), false),
+            };
+            let func = resolve(Pid(step.space), step.address);
+            // Of a cut stack the first address may be the open call's own.
+            let own = func.is_none() || (first && func == self.func(parent));
+            named.push(if own {
+                parent
+            } else {
+                self.intern(parent, func, EdgeSource::Sampled)
+            });
+        }
+        named
+    }
+}
+
+/// The call that returns to `address`: an address inside that instruction.
+pub(super) const fn call_of(address: u64) -> u64 {
+    address.wrapping_sub(1)
+}
+
+fn named(place: Place, contexts: &[ContextId], steps: &[ContextId]) -> ContextId {
+    match place {
+        Place::Context(context) => contexts.get(context as usize),
+        Place::Step(step) => steps.get(step as usize),
+    }
+    .copied()
+    .unwrap_or_default()
+}
+
+fn renamed(cells: Cells, contexts: &[ContextId]) -> (u64, Vec<Cell>) {
+    let (window_ns, mut cells) = cells.finish();
+    for cell in &mut cells {
+        cell.context = match cell.context.0 & SAMPLE {
+            0 => contexts
+                .get(cell.context.0 as usize)
+                .copied()
+                .unwrap_or_default(),
+            _ => ContextId(cell.context.0 & !SAMPLE),
+        };
+    }
+    cells.sort_unstable_by_key(key);
+    (window_ns, cells)
+}
+
+/// Sums self times up to the root, per window and thread. So self + children = total holds on every node.
+fn with_totals(cells: Vec<Cell>, contexts: &[Context]) -> Vec<Cell> {
+    let mut sums = Sums {
+        metrics: vec![Metrics::default(); contexts.len()],
+        touched: Vec::new(),
+        is_touched: vec![false; contexts.len()],
+    };
+    let mut out = Vec::with_capacity(cells.len());
+    for group in cells.chunk_by(|a, b| (a.window, a.thread) == (b.window, b.thread)) {
+        for cell in group {
+            sums.add(cell, contexts);
+        }
+        if let Some(first) = group.first() {
+            sums.drain(first, &mut out);
+        }
+    }
+    out
+}
+
+struct Sums {
+    metrics: Vec<Metrics>,
+    touched: Vec<ContextId>,
+    is_touched: Vec<bool>,
+}
+
+impl Sums {
+    fn add(&mut self, cell: &Cell, contexts: &[Context]) {
+        let own = cell.metrics;
+        let inclusive = Metrics {
+            total_wall_ns: own.self_wall_ns,
+            total_cpu_ns: own.self_cpu_ns,
+            probe_events: own.probe_events,
+            ..Metrics::default()
+        };
+        self.at(cell.context).add(&Metrics {
+            probe_events: 0,
+            ..own
+        });
+        let mut at = cell.context;
+        loop {
+            let sum = self.at(at);
+            sum.add(&inclusive);
+            if at == ContextId::ROOT {
+                break;
+            }
+            at = contexts
+                .get(at.0 as usize)
+                .map_or(ContextId::ROOT, |context| context.parent);
+        }
+    }
+
+    fn at(&mut self, context: ContextId) -> &mut Metrics {
+        let index = context.0 as usize;
+        if let Some(touched) = self.is_touched.get_mut(index).filter(|touched| !**touched) {
+            *touched = true;
+            self.touched.push(context);
+        }
+        #[expect(
+            clippy::indexing_slicing,
+            reason = "one place for every context of the table that contexts come from"
+        )]
+        &mut self.metrics[index]
+    }
+
+    /// The cells of one window and thread. Nothing is the root's own, but for samples outside every known function.
+    fn drain(&mut self, of: &Cell, out: &mut Vec<Cell>) {
+        self.touched.sort_unstable();
+        for context in self.touched.drain(..) {
+            let metrics = self
+                .metrics
+                .get_mut(context.0 as usize)
+                .map(std::mem::take)
+                .unwrap_or_default();
+            if let Some(touched) = self.is_touched.get_mut(context.0 as usize) {
+                *touched = false;
+            }
+            if context != ContextId::ROOT || metrics.samples > 0 {
+                out.push(Cell {
+                    context,
+                    metrics,
+                    ..*of
+                });
+            }
+        }
+    }
+}
+
+/// Calls counted below the node that stands for everything beyond the cap.
+fn folded_calls(cells: &[Cell], contexts: &[Context]) -> u64 {
+    let is_folded = |id: ContextId| {
+        id != ContextId::ROOT
+            && contexts
+                .get(id.0 as usize)
+                .is_some_and(|c| c.func.is_none())
+    };
+    let below = |id: ContextId| {
+        contexts
+            .get(id.0 as usize)
+            .is_some_and(|context| is_folded(context.parent))
+    };
+    cells
+        .iter()
+        .filter(|cell| below(cell.context))
+        .map(|cell| cell.metrics.calls)
+        .sum()
+}

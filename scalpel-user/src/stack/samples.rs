@@ -1,0 +1,136 @@
+//! Sampled stacks, kept as addresses under the innermost open call until names are known.
+
+use rustc_hash::FxHashMap;
+
+use super::contexts::ROOT;
+use super::frames::is_no_address;
+use crate::event::{Pid, Sample};
+
+/// Most distinct (parent, address) pairs kept; deeper parts of later stacks are left out.
+const MAX_STEPS: usize = 1 << 20;
+
+/// A context, or a step of a sampled stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    Context(u32),
+    Step(u32),
+}
+
+/// One address of a sampled stack, inside its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Step {
+    pub(super) parent: Place,
+    /// Address space; 0 = the kernel.
+    pub(super) space: u32,
+    /// An address inside the instruction that ran, or that called.
+    pub(super) address: u64,
+}
+
+/// An open call, as far as samples need it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pub(super) context: u32,
+    pub(super) site: u64,
+    pub(super) timed: bool,
+}
+
+/// Samples of one place on one thread in one window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Slot {
+    pub(super) begin: u64,
+    pub(super) thread: u32,
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    steps: Vec<Step>,
+    ids: FxHashMap<Step, u32>,
+    /// Samples and ns.
+    pub(super) counts: FxHashMap<Slot, (u64, u64)>,
+}
+
+impl Samples {
+    /// Steps in order of number: parents before children.
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Addresses to be named, each once.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = (Pid, u64)> {
+        self.steps
+            .iter()
+            .map(|step| (Pid(step.space), step.address))
+    }
+
+    /// Where a sample belongs. `open`: the thread's open calls, innermost first.
+    pub(super) fn place(
+        &mut self,
+        sample: &Sample,
+        space: u32,
+        open: impl Iterator<Item = Open>,
+    ) -> Place {
+        let (context, inside) = anchor(&sample.user, open);
+        let inner_first = sample.user.get(..inside).unwrap_or_default();
+        let mut place = Place::Context(context);
+        for (index, &address) in inner_first.iter().enumerate().rev() {
+            place = self.step(place, space, call_address(index, address));
+        }
+        for (index, &address) in sample.kernel.iter().enumerate().rev() {
+            place = self.step(place, 0, call_address(index, address));
+        }
+        place
+    }
+
+    fn step(&mut self, parent: Place, space: u32, address: u64) -> Place {
+        let step = Step {
+            parent,
+            space,
+            address,
+        };
+        if let Some(&known) = self.ids.get(&step) {
+            return Place::Step(known);
+        }
+        if self.steps.len() >= MAX_STEPS {
+            return parent;
+        }
+        let id = self.steps.len() as u32;
+        self.steps.push(step);
+        self.ids.insert(step, id);
+        Place::Step(id)
+    }
+}
+
+/// The frame that the sampler stopped in is named by its instruction; the others by their return address, which may
+/// already lie in the next function: one byte before it is the call.
+const fn call_address(index: usize, address: u64) -> u64 {
+    if index == 0 {
+        address
+    } else {
+        address.wrapping_sub(1)
+    }
+}
+
+/// The open call that the stack passes through, and how many of the addresses lie inside it.
+///
+/// The call's return address stands in the stack one place outside the function's own address. If none is found the
+/// stack was cut, or hidden by return probes: then the innermost measured call is still open, and only the innermost
+/// address is sure to be inside it.
+fn anchor(user: &[u64], open: impl Iterator<Item = Open>) -> (u32, usize) {
+    let mut innermost_timed = None;
+    for call in open {
+        let site = user
+            .iter()
+            .position(|&address| address == call.site && !is_no_address(address));
+        if let Some(position) = site.filter(|&position| position > 0) {
+            return (call.context, position - 1);
+        }
+        if call.timed {
+            innermost_timed = innermost_timed.or(Some(call.context));
+        }
+    }
+    match innermost_timed {
+        Some(context) => (context, user.len().min(1)),
+        None => (ROOT, user.len()),
+    }
+}
