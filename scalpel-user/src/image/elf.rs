@@ -11,6 +11,9 @@ use object::read::elf::{
 
 use super::ImageError;
 
+/// Segments that are kept; real files have fewer than 20.
+const MAX_SEGMENTS: usize = 64;
+
 /// The only header shape that is read: 64-bit little-endian.
 pub(super) type Header = elf::FileHeader64<LE>;
 
@@ -77,6 +80,7 @@ impl<'d> ElfFile<'d> {
             .iter()
             .filter_map(|p| segment(p, data.len() as u64))
             .collect();
+        keep_plausible(&mut segments, data.len() as u64);
         segments.sort_by_key(|segment| segment.vaddr);
         Ok(Self {
             data,
@@ -139,6 +143,15 @@ impl<'d> ElfFile<'d> {
             .segment_at(vaddr)
             .filter(|segment| segment.executable)?;
         Some(vaddr - segment.vaddr + segment.offset)
+    }
+
+    /// Bytes in executable segments.
+    pub(super) fn code_size(&self) -> u64 {
+        self.segments
+            .iter()
+            .filter(|segment| segment.executable)
+            .map(|segment| segment.file_size)
+            .sum()
     }
 
     /// Bytes from an address to the end of its segment's file part.
@@ -209,6 +222,18 @@ impl<'d> ElfFile<'d> {
     pub(super) fn entry_point(&self) -> u64 {
         self.header.e_entry(LE)
     }
+}
+
+/// Segments share at most a page with their neighbours: in a file that maps its bytes over and over, reading all
+/// segments would take for ever.
+fn keep_plausible(segments: &mut Vec<Segment>, file_len: u64) {
+    segments.truncate(MAX_SEGMENTS);
+    let mut left = file_len.saturating_mul(2);
+    segments.retain(|segment| {
+        let fits = segment.file_size <= left;
+        left = left.saturating_sub(segment.file_size);
+        fits
+    });
 }
 
 fn segment(program: &elf::ProgramHeader64<LE>, file_len: u64) -> Option<Segment> {

@@ -33,7 +33,8 @@ pub(super) struct Traits {
     pub(super) switches_stack: bool,
     /// Jumps to its own first instruction.
     pub(super) reentered: bool,
-    /// Has, with the stack as at entry, an indirect jump whose targets are not known.
+    /// Has, with the stack as at entry, an indirect jump whose targets are not known, or a call that an exception may
+    /// leave to a landing pad. (With a frame both land where there is a frame: never in front of a site.)
     pub(super) unresolved_jump: bool,
     /// Has bytes that are no instruction, or an instruction that reaches past its end.
     pub(super) undecodable: bool,
@@ -96,13 +97,6 @@ impl Flow {
                 traits: vec![Traits::default(); functions.len()],
                 edges: Vec::new(),
             },
-            budget: elf
-                .segments
-                .iter()
-                .filter(|s| s.executable)
-                .map(|s| s.file_size)
-                .sum::<u64>()
-                .saturating_mul(3),
         };
         pass.functions(unwind, functions);
         pass.gaps(functions);
@@ -120,28 +114,19 @@ struct Pass<'a, 'd> {
     /// Call targets that were looked at: the word of the stub there, if there is a stub.
     stubs: FxHashMap<u64, Option<u64>>,
     flow: Flow,
-    /// Bytes that may still be decoded twice, where symbols overlap: a hostile file has a symbol at every byte.
-    budget: u64,
 }
 
 impl Pass<'_, '_> {
     fn functions(&mut self, unwind: &Unwind, functions: &[ImageFunction]) {
         let mut cursor = unwind.cursor();
         for (index, function) in functions.iter().enumerate() {
-            let next = functions.get(index + 1).map_or(u64::MAX, |next| next.vaddr);
-            let end = if function.size <= self.budget {
-                function.end()
-            } else {
-                function.end().min(next)
-            };
-            self.budget = self.budget.saturating_sub(function.size);
-            let Some(bytes) = self.elf.bytes_at(function.vaddr, end - function.vaddr) else {
+            let Some(bytes) = self.elf.bytes_at(function.vaddr, function.size) else {
                 continue;
             };
             let mut state = FunctionState::new(
                 function.vaddr,
-                end,
-                unwind.covering(function.vaddr).is_some(),
+                function.end(),
+                unwind.covering(function.vaddr),
             );
             self.function(index, bytes, &mut state, &mut cursor);
         }
@@ -201,6 +186,7 @@ impl Pass<'_, '_> {
                 instruction.flow_control() == FlowControl::UnconditionalBranch
             }
             FlowControl::Call => {
+                state.note_call(cfa);
                 self.direct(index, instruction, state, true);
                 true
             }
@@ -209,6 +195,7 @@ impl Pass<'_, '_> {
                 true
             }
             FlowControl::IndirectCall => {
+                state.note_call(cfa);
                 self.indirect_call(index, instruction, state);
                 true
             }

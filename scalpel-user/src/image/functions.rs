@@ -206,19 +206,27 @@ fn add_unnamed(
     }
 }
 
+/// Bytes of code that all functions together may have, as a multiple of the image's code: symbols overlap a little in
+/// real files, and at every byte in a hostile one, where each reading of a function would read the whole file.
+const MAX_OVERLAP: u64 = 3;
+
 /// Gives every function a size inside its segment.
 fn fill_sizes(elf: &ElfFile<'_>, functions: &mut [ImageFunction]) {
+    let mut left = elf.code_size().saturating_mul(MAX_OVERLAP);
     let mut next = u64::MAX;
     for function in functions.iter_mut().rev() {
         let segment_end = elf
             .segment_at(function.vaddr)
             .map_or(function.vaddr, Segment::end);
         let most = segment_end - function.vaddr;
-        function.size = if function.size == 0 {
-            most.min(next - function.vaddr)
+        let alone = most.min(next - function.vaddr);
+        let told = if function.size == 0 {
+            alone
         } else {
             function.size.min(most)
         };
+        function.size = if told <= left { told } else { told.min(alone) };
+        left = left.saturating_sub(function.size);
         next = function.vaddr;
     }
 }

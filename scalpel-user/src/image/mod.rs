@@ -225,7 +225,7 @@ fn read_symbols(
     let mut found = Vec::new();
     symbols::read_symtab(elf, NameOrigin::Symtab, &mut found);
     let stripped = found.is_empty();
-    symbols::read_dynsym(dynamic, &mut found);
+    symbols::read_dynsym(elf, dynamic, &mut found);
     if !stripped {
         return found;
     }

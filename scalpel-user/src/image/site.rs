@@ -18,6 +18,9 @@ use super::unwind::{Cfa, Unwind};
 /// How far the search goes: prologues are shorter, and time before the site is not the function's.
 const MAX_DELTA: u64 = 96;
 
+/// How far a first branch is looked for, in bytes.
+const MAX_BLOCK: usize = 1 << 12;
+
 /// Where to probe a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
@@ -53,7 +56,7 @@ pub enum Stop {
     JumpLands(u64),
     /// The address of this instruction is stored somewhere: an indirect jump may land here.
     AddressTaken(u64),
-    /// The function has an indirect jump whose targets are not known.
+    /// The function has, without a frame, an indirect jump whose targets are not known, or a landing pad.
     UnresolvedJump,
     /// The stack pointer changes.
     StackMoves(u64),
@@ -377,11 +380,12 @@ fn is_slow(instruction: &Instruction) -> bool {
 
 /// Code decodes at least up to its first branch.
 fn looks_like_data(vaddr: u64, bytes: &[u8]) -> bool {
+    let bytes = bytes.get(..MAX_BLOCK).unwrap_or(bytes);
     let mut decoder = Decoder::with_ip(64, bytes, vaddr, DecoderOptions::NONE);
     while decoder.can_decode() {
         let instruction = decoder.decode();
         if instruction.is_invalid() {
-            return true;
+            return bytes.len() < MAX_BLOCK || decoder.can_decode();
         }
         if instruction.flow_control() != FlowControl::Next {
             return false;

@@ -3,7 +3,7 @@
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::flow::{Escape, EscapeKind, Traits};
-use super::unwind::Cfa;
+use super::unwind::{Cfa, Fde};
 
 /// Tables whose addresses are kept of one function.
 const MAX_TABLES: usize = 64;
@@ -29,6 +29,8 @@ pub(super) struct FunctionState {
     pub(super) tables_resolved: bool,
     /// Whether the unwind table knows the function.
     covered: bool,
+    /// Whether exceptions that leave its calls are received in it.
+    has_landing_pads: bool,
     /// Without unwind entry: the stack pointer has been changed before this point.
     moved: bool,
     writers: [Writer; 16],
@@ -36,7 +38,7 @@ pub(super) struct FunctionState {
 }
 
 impl FunctionState {
-    pub(super) fn new(start: u64, end: u64, covered: bool) -> Self {
+    pub(super) fn new(start: u64, end: u64, fde: Option<&Fde>) -> Self {
         Self {
             start,
             end,
@@ -44,7 +46,8 @@ impl FunctionState {
             computed_jumps: 0,
             frameless_computed: None,
             tables_resolved: false,
-            covered,
+            covered: fde.is_some(),
+            has_landing_pads: fde.is_some_and(|fde| fde.has_landing_pads),
             moved: false,
             writers: [Writer::Loaded; 16],
             tables: Vec::new(),
@@ -89,6 +92,11 @@ impl FunctionState {
         if !self.covered && !self.moved {
             self.moved = writes || instruction.stack_pointer_increment() != 0;
         }
+    }
+
+    /// A landing pad is entered with the frame of its call.
+    pub(super) fn note_call(&mut self, cfa: Option<Cfa>) {
+        self.traits.unresolved_jump |= self.has_landing_pads && cfa == Some(Cfa::ENTRY);
     }
 
     /// Remembers how the written register got its value.

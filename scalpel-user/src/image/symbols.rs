@@ -52,12 +52,17 @@ impl RawSymbol {
     }
 }
 
+/// Longest name that is believed, in bytes, and how many bytes all names of a table may have, as a multiple of the
+/// file's: names overlap a little where one ends like another, and wholly in a hostile file.
+const MAX_NAME: usize = 1 << 15;
+const MAX_SHARING: usize = 4;
+
 /// Appends the symbols of `.symtab`.
 pub(super) fn read_symtab(elf: &ElfFile<'_>, origin: NameOrigin, found: &mut Vec<RawSymbol>) {
     let Ok(table) = elf.sections.symbols(LE, elf.data, elf::SHT_SYMTAB) else {
         return;
     };
-    found.reserve(table.len());
+    let mut left = elf.data.len() * MAX_SHARING;
     for symbol in table.iter() {
         let Some(kind) = kind_of(symbol) else {
             continue;
@@ -69,6 +74,10 @@ pub(super) fn read_symtab(elf: &ElfFile<'_>, origin: NameOrigin, found: &mut Vec
         else {
             continue;
         };
+        left = left.saturating_sub(name.len());
+        if name.len() > MAX_NAME || left == 0 {
+            continue;
+        }
         // Linkers write versions of exported symbols into the name: `f@@V` is the default one, `f@V` an old one.
         let (name, version) = name
             .split_once('@')
@@ -79,11 +88,16 @@ pub(super) fn read_symtab(elf: &ElfFile<'_>, origin: NameOrigin, found: &mut Vec
 }
 
 /// Appends the symbols of `.dynsym`.
-pub(super) fn read_dynsym(dynamic: &Dynamic<'_>, found: &mut Vec<RawSymbol>) {
+pub(super) fn read_dynsym(elf: &ElfFile<'_>, dynamic: &Dynamic<'_>, found: &mut Vec<RawSymbol>) {
+    let mut left = elf.data.len() * MAX_SHARING;
     for (symbol, name, version, is_default) in dynamic.symbols() {
         let Some(kind) = kind_of(symbol) else {
             continue;
         };
+        left = left.saturating_sub(name.len() + version.map_or(0, str::len));
+        if name.len() > MAX_NAME || left == 0 {
+            continue;
+        }
         found.extend(raw(
             symbol,
             kind,

@@ -11,6 +11,9 @@ use rustc_hash::FxHashMap;
 
 use super::elf::ElfFile;
 
+/// Longest common entry that is executed for each of its functions, in bytes: real ones have 20 to 30.
+const MAX_SHARED: usize = 1 << 10;
+
 /// Distinct personality pointers that are kept: real files have one to three.
 const MAX_PERSONALITIES: usize = 64;
 
@@ -56,6 +59,8 @@ pub(super) struct Fde {
     rows: (usize, usize),
     /// Whether it describes a signal handler's return trampoline.
     pub(super) signal_frame: bool,
+    /// Whether it has an exception table: exceptions may be received in it.
+    pub(super) has_landing_pads: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -193,6 +198,7 @@ impl<'d> Builder<'_, 'd> {
             end: fde.end_address(),
             rows: (first, self.unwind.rows.len()),
             signal_frame: fde.is_signal_trampoline(),
+            has_landing_pads: fde.lsda().is_some(),
         });
         if let Some(personality) = fde.personality() {
             self.add_personality(personality, fde.lsda());
@@ -226,7 +232,12 @@ impl<'d> Builder<'_, 'd> {
     /// Addresses after a row that cannot be read are unknown, not the last row's.
     fn add_rows(&mut self, fde: &Entry<'d>, context: &mut UnwindContext<usize>) {
         let (mut next, mut last) = (fde.initial_address(), None);
-        if let Ok(mut table) = fde.rows(self.section, self.bases, context) {
+        let cheap = fde.cie().entry_len() <= MAX_SHARED;
+        if let Some(mut table) = fde
+            .rows(self.section, self.bases, context)
+            .ok()
+            .filter(|_| cheap)
+        {
             while let Ok(Some(row)) = table.next_row() {
                 let cfa = Cfa::of(row.cfa());
                 if last != Some(cfa) {
