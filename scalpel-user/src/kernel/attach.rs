@@ -55,7 +55,8 @@ pub struct AttachOptions {
     pub max_overhead_percent: Option<f64>,
     /// What a probe costs on this host.
     pub costs: ProbeCosts,
-    /// About how many links to use. Each costs about 60 ms when it closes, also when this process is killed.
+    /// About how many links to use. They close in parallel, but one after the other (60 to 100 ms each) when this
+    /// process is killed: 16 are gone after about a second.
     pub max_links: usize,
     /// Most probes of the perf mechanism.
     pub max_perf_probes: usize,
@@ -68,7 +69,7 @@ impl Default for AttachOptions {
         Self {
             max_overhead_percent: None,
             costs: ProbeCosts::default(),
-            max_links: 32,
+            max_links: 16,
             max_perf_probes: 500,
             settle: Duration::from_millis(10),
         }
@@ -315,11 +316,7 @@ impl Attachments {
         let items: Vec<(Key, u8)> = keyed.iter().map(|(key, _, heat)| (*key, *heat)).collect();
         let total = keyed.len();
         let mut done = 0;
-        let limit = self
-            .options
-            .max_links
-            .saturating_sub(self.link_count())
-            .max(1);
+        let limit = self.groups_left(&items);
         for group in share_out(&items, limit) {
             let member_of = |&index: &usize| keyed.get(index).map(|(_, member, _)| member.clone());
             let members: Vec<Member> = group.members.iter().filter_map(member_of).collect();
@@ -539,6 +536,13 @@ impl Attachments {
             self.files.push(Arc::clone(file));
             self.files.len() - 1
         }))
+    }
+
+    /// How many more groups keep the number of links within bounds; pairs of links count double.
+    fn groups_left(&self, items: &[(Key, u8)]) -> usize {
+        let left = self.options.max_links.saturating_sub(self.link_count());
+        let parts = items.iter().map(|(key, _)| key.shape.parts().len()).max();
+        (left / parts.unwrap_or(1)).max(1)
     }
 
     fn check_perf_limit(&self, keyed: &[(Key, Member, u8)]) -> Result<(), KernelError> {
