@@ -1,11 +1,27 @@
-//! What a probed call costs on this host.
+//! What a probed call costs on this host: measured on functions of the collector's own, never on the target's.
+//!
+//! The probes run the real programs, in an instance of the object of their own, so that no recording sees them.
 
-/// Lowest and highest cost in ns: in a hot loop, and with cold caches.
+use std::arch::naked_asm;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use procfs::process::{MMPermissions, Process};
+use scalpel_common::kernel::settings_flags;
+
+use super::attach::{AttachOptions, Attachments, ProbedFile, SiteRequest};
+use super::error::KernelError;
+use super::load::{Kernel, LoadOptions, Mechanism};
+use crate::event::{FuncId, MonoTime, Pid};
+use crate::function::ExitStrategy;
+
+/// Cost of the probes of one call in ns: in a hot loop, and with cold caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// In a hot loop.
     pub hot_ns: u64,
-    /// With cold caches.
+    /// After 4 MiB of other memory were touched.
     pub cold_ns: u64,
 }
 
@@ -14,7 +30,7 @@ pub struct Cost {
 pub struct ProbeCosts {
     /// Entry at an instruction that the kernel emulates.
     pub entry: Cost,
-    /// Entry and return of a session at such an instruction.
+    /// Entry and return at such an instruction.
     pub entry_and_return: Cost,
     /// Entry at an instruction that is single-stepped.
     pub stepped: Cost,
@@ -41,17 +57,211 @@ impl Default for ProbeCosts {
 }
 
 impl ProbeCosts {
-    /// Cost of one probed call in a hot loop: what matters for a function that is called very often.
+    /// Cost of one probed call in a hot loop, in ns: what matters for a function that is called very often.
     pub const fn of_call(&self, stepped: bool, returns: bool, rets: bool) -> u64 {
         let entry = if stepped {
             self.stepped.hot_ns
         } else {
             self.entry.hot_ns
         };
-        let by_return = self
+        let returning = self
             .entry_and_return
             .hot_ns
             .saturating_sub(self.entry.hot_ns);
-        entry + if returns { by_return } else { 0 } + if rets { self.stepped.hot_ns } else { 0 }
+        entry
+            + if returns { returning } else { 0 }
+            + if rets { self.stepped.hot_ns } else { 0 }
+    }
+
+    /// Lowest and highest cost of a probed call at a cheap site, in ns: the interval that reports show.
+    pub fn interval_ns(&self) -> (u64, u64) {
+        let pair = self.entry_and_return;
+        (
+            self.entry.hot_ns.min(pair.hot_ns),
+            self.entry.cold_ns.max(pair.cold_ns),
+        )
+    }
+}
+
+type Probed = unsafe extern "C" fn();
+
+/// Begins with an instruction that the kernel emulates.
+#[unsafe(naked)]
+unsafe extern "C" fn emulated() {
+    naked_asm!("push rbp", "pop rbp", "ret")
+}
+
+/// The same, for entry and return. Not byte for byte: identical functions may be merged.
+#[unsafe(naked)]
+unsafe extern "C" fn returning() {
+    naked_asm!("push rbp", "nop", "pop rbp", "ret")
+}
+
+/// Begins with an instruction that the kernel single-steps.
+#[unsafe(naked)]
+unsafe extern "C" fn single_stepped() {
+    naked_asm!("lea rax, [rsp]", "ret")
+}
+
+/// Function, whether it is single-stepped, and how its end is seen.
+const SUBJECTS: [(Probed, bool, ExitStrategy); 3] = [
+    (emulated, false, ExitStrategy::EntryOnly),
+    (returning, false, ExitStrategy::Return),
+    (single_stepped, true, ExitStrategy::EntryOnly),
+];
+
+/// Calls of one hot run, runs, and cold calls. Few enough for all records to find room in the ring.
+const HOT_CALLS: u32 = 500;
+const HOT_RUNS: u32 = 5;
+const COLD_CALLS: u32 = 31;
+
+/// Measures the costs: about 0.3 s, most of it loading and detaching.
+pub fn measure(mechanism: Mechanism) -> Result<ProbeCosts, KernelError> {
+    let bare = SUBJECTS.map(|(subject, _, _)| time(subject));
+    let options = LoadOptions {
+        call_ring_bytes: 8 << 20,
+        functions: SUBJECTS.len() as u32,
+        flags: settings_flags::ALL_PROCESSES,
+        lease_until: MonoTime(u64::MAX),
+        ..LoadOptions::new(mechanism)
+    };
+    let kernel = Kernel::load(&options)?;
+    let mut attachments = Attachments::new(&kernel, AttachOptions::default());
+    let report = attachments.attach(&requests()?, &mut |_| {})?;
+    if let Some((_, reason)) = report.refused.first() {
+        return Err(KernelError::Calibration(reason.clone()));
+    }
+    let probed = SUBJECTS.map(|(subject, _, _)| time(subject));
+    check_hits(&kernel)?;
+    let costs = std::array::from_fn(|index| difference(probed.get(index), bare.get(index)));
+    let [entry, entry_and_return, stepped] = costs;
+    Ok(ProbeCosts {
+        entry,
+        entry_and_return,
+        stepped,
+    })
+}
+
+fn requests() -> Result<Vec<SiteRequest>, KernelError> {
+    let file = ProbedFile::open("/proc/self/exe").map_err(unmeasured)?;
+    let file = Arc::new(file);
+    let request = |(id, (subject, stepped, exit)): (u32, (Probed, bool, ExitStrategy))| {
+        Ok(SiteRequest {
+            func: FuncId::new(id).ok_or_else(|| unmeasured("no function id"))?,
+            file: Arc::clone(&file),
+            offset: file_offset(subject as usize as u64)?,
+            stepped,
+            exit,
+            ret_offsets: Vec::new(),
+            heat: 0,
+            pid_filter: Some(Pid(std::process::id())),
+        })
+    };
+    (1..).zip(SUBJECTS).map(request).collect()
+}
+
+/// File offset of an address of this program's text.
+fn file_offset(address: u64) -> Result<u64, KernelError> {
+    let maps = Process::myself()
+        .and_then(|process| process.maps())
+        .map_err(unmeasured)?;
+    let holds = |start: u64, end: u64| (start..end).contains(&address);
+    maps.into_iter()
+        .find(|map| {
+            holds(map.address.0, map.address.1) && map.perms.contains(MMPermissions::EXECUTE)
+        })
+        .map(|map| address - map.address.0 + map.offset)
+        .ok_or_else(|| unmeasured("the collector's own text is not in its maps"))
+}
+
+/// The figures say nothing if the program did not run: every call must have been counted.
+fn check_hits(kernel: &Kernel) -> Result<(), KernelError> {
+    let made = u64::from(HOT_CALLS * HOT_RUNS + COLD_CALLS);
+    for id in 1..=SUBJECTS.len() as u32 {
+        let seen = FuncId::new(id).map_or(0, |func| kernel.hits_of(func));
+        if seen != made {
+            return Err(unmeasured(format!(
+                "{seen} of {made} calls ran their probe"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Cost of a call with whatever is attached to it now.
+fn time(subject: Probed) -> Cost {
+    Cost {
+        hot_ns: (0..HOT_RUNS).map(|_| hot_run(subject)).min().unwrap_or(0),
+        cold_ns: cold_call(subject),
+    }
+}
+
+fn hot_run(subject: Probed) -> u64 {
+    let start = Instant::now();
+    for _ in 0..HOT_CALLS {
+        call(subject);
+    }
+    start.elapsed().as_nanos() as u64 / u64::from(HOT_CALLS)
+}
+
+/// Median of single calls, each after the caches were filled with something else.
+fn cold_call(subject: Probed) -> u64 {
+    const SWEEP_BYTES: usize = 4 << 20;
+    const LINE: usize = 64;
+    let mut memory = vec![0u8; SWEEP_BYTES];
+    let mut times: Vec<u64> = (0..COLD_CALLS)
+        .map(|_| {
+            for byte in memory.iter_mut().step_by(LINE) {
+                *byte = black_box(byte.wrapping_add(1));
+            }
+            let start = Instant::now();
+            call(subject);
+            start.elapsed().as_nanos() as u64
+        })
+        .collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or(0)
+}
+
+fn call(subject: Probed) {
+    // SAFETY: the subjects take nothing, keep to the C ABI and leave the stack as they found it.
+    unsafe { subject() }
+}
+
+fn difference(probed: Option<&Cost>, bare: Option<&Cost>) -> Cost {
+    let of = |field: fn(&Cost) -> u64| {
+        probed
+            .map_or(0, field)
+            .saturating_sub(bare.map_or(0, field))
+    };
+    Cost {
+        hot_ns: of(|cost| cost.hot_ns),
+        cold_ns: of(|cost| cost.cold_ns),
+    }
+}
+
+fn unmeasured(reason: impl std::fmt::Display) -> KernelError {
+    KernelError::Calibration(reason.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_costs_its_entry_and_what_its_exit_adds() {
+        let costs = ProbeCosts::default();
+        assert_eq!(costs.of_call(false, false, false), 700);
+        assert_eq!(costs.of_call(false, true, false), 1_200);
+        assert_eq!(costs.of_call(true, true, false), 10_500);
+        assert_eq!(costs.of_call(true, false, true), 20_000);
+    }
+
+    #[test]
+    fn an_address_of_this_programs_text_has_a_file_offset() {
+        let address = emulated as *const () as u64;
+        let offset = file_offset(address).unwrap() as usize;
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        assert_eq!(bytes.get(offset..offset + 3), Some(&[0x55, 0x5d, 0xc3][..]));
     }
 }

@@ -442,3 +442,16 @@ pub(crate) fn dropping_attachments_leaves_nothing() -> Outcome {
     target.finish()?.expect_code(0)?;
     Ok(())
 }
+
+pub(crate) fn the_cost_of_a_probe_is_measured_by_every_mechanism() -> Outcome {
+    for mechanism in [Session, Multi, Perf] {
+        let costs = scalpel_user::kernel::calibrate::measure(mechanism)?;
+        for cost in [costs.entry, costs.entry_and_return, costs.stepped] {
+            ensure!(
+                cost.hot_ns > 0 && cost.cold_ns > 0,
+                "{mechanism:?}: {costs:?}"
+            );
+        }
+    }
+    Ok(())
+}

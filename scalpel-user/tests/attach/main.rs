@@ -34,6 +34,7 @@ fn main() -> ExitCode {
             too_many_perf_probes_are_refused_before_any_is_attached,
             a_killed_collector_leaves_nothing,
             dropping_attachments_leaves_nothing,
+            the_cost_of_a_probe_is_measured_by_every_mechanism,
         );
     }
     suite.run()
