@@ -7,6 +7,7 @@ use std::io;
 
 use anyhow::Error;
 
+use crate::caps::{Blocker, Gate};
 use crate::kernel::KernelError;
 use crate::plan::PlanError;
 use crate::target::TargetError;
@@ -64,6 +65,12 @@ fn classify(error: &(dyn std::error::Error + 'static)) -> Option<Trouble> {
             Trouble::NotPermitted
         } else {
             Trouble::NoTarget
+        });
+    }
+    if let Some(blocker) = error.downcast_ref::<Blocker>() {
+        return Some(match blocker.gate {
+            Gate::Permission => Trouble::NotPermitted,
+            Gate::System => Trouble::Other,
         });
     }
     if let Some(error) = error.downcast_ref::<KernelError>() {

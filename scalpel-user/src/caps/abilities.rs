@@ -53,7 +53,8 @@ pub enum Gate {
 }
 
 /// Something without which nothing can be recorded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{what}; {next}. `scalpel-ebpf doctor` tells more")]
 pub struct Blocker {
     /// Kind.
     pub gate: Gate,

@@ -3,6 +3,7 @@
 mod doctor;
 mod glue;
 mod list;
+mod record;
 
 use crate::exit::Outcome;
 use crate::output::Output;
@@ -15,6 +16,7 @@ pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
         Plan::Doctor { pid, json } => doctor::run(pid, json, output),
         Plan::Completions(shell) => glue::completions(shell, output),
         Plan::Man(dir) => glue::man(&dir),
-        Plan::Record(_) | Plan::Report(_) | Plan::Replay(_) => anyhow::bail!("not built in yet"),
+        Plan::Record(plan) => record::run(*plan, output),
+        Plan::Report(_) | Plan::Replay(_) => anyhow::bail!("not built in yet"),
     }
 }

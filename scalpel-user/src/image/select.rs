@@ -6,6 +6,7 @@ use regex::Regex;
 
 use super::Image;
 use super::functions::ImageFunction;
+use crate::function::FunctionInfo;
 
 /// A pattern that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +117,19 @@ impl Pattern {
             }
             Matcher::Glob(glob) => self.any_name(function, |name| glob.is_match(name)),
             Matcher::Regex(regex) => self.any_name(function, |name| regex.is_match(name)),
+        }
+    }
+
+    /// Whether it means a recorded function, by the names that are known of it. An address means none: it is one file's.
+    pub fn matches_recorded(&self, function: &FunctionInfo) -> bool {
+        let mut names = [&*function.name, &*function.raw_name]
+            .into_iter()
+            .filter(|name| !name.is_empty());
+        match &self.matcher {
+            Matcher::Address(_) => false,
+            Matcher::Exact => names.any(|name| self.is_name(name)),
+            Matcher::Glob(glob) => names.any(|name| glob.is_match(name)),
+            Matcher::Regex(regex) => names.any(|name| regex.is_match(name)),
         }
     }
 

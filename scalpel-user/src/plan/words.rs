@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::image;
+
 /// A number of bytes, typed with or without K, M, G (powers of 1024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
@@ -112,29 +114,32 @@ pub enum Pattern {
 impl FromStr for Pattern {
     type Err = String;
 
+    /// Checked by who will use it, so that what is refused is refused before anything was done.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.is_empty() {
             return Err("an empty pattern matches nothing; `*` matches all".into());
         }
+        image::Pattern::parse(text).map_err(|error| said_by(&error))?;
         if let Some(inner) = text
             .strip_prefix('/')
             .and_then(|rest| rest.strip_suffix('/'))
         {
-            return match regex::Regex::new(inner) {
-                Ok(_) => Ok(Self::Regex(inner.to_owned())),
-                Err(error) => Err(error.to_string()),
-            };
+            return Ok(Self::Regex(inner.to_owned()));
         }
-        if let Some(hex) = text.strip_prefix("0x") {
-            return u64::from_str_radix(hex, 16)
-                .map(Self::Address)
-                .map_err(|error| format!("{text}: {error}"));
-        }
-        match globset::Glob::new(text) {
-            Ok(_) => Ok(Self::Glob(text.to_owned())),
-            Err(error) => Err(error.kind().to_string()),
+        match text
+            .strip_prefix("0x")
+            .map(|digits| u64::from_str_radix(digits, 16))
+        {
+            Some(Ok(address)) => Ok(Self::Address(address)),
+            _ => Ok(Self::Glob(text.to_owned())),
         }
     }
+}
+
+/// An error and its causes in one line.
+fn said_by(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 impl fmt::Display for Pattern {
@@ -210,7 +215,7 @@ mod tests {
         assert_eq!("0x1040".parse(), Ok(Pattern::Address(0x1040)));
         assert_eq!("operator/".parse(), Ok(Pattern::Glob("operator/".into())));
         assert!("/(/".parse::<Pattern>().is_err());
-        assert!("[a".parse::<Pattern>().is_err());
+        assert_eq!("operator[]".parse(), Ok(Pattern::Glob("operator[]".into())));
         assert!("0xzz".parse::<Pattern>().is_err());
         assert!("".parse::<Pattern>().is_err());
     }
