@@ -4,6 +4,9 @@ mod doctor;
 mod glue;
 mod list;
 mod record;
+mod recording;
+mod replay;
+mod report;
 
 use crate::exit::Outcome;
 use crate::output::Output;
@@ -17,6 +20,7 @@ pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
         Plan::Completions(shell) => glue::completions(shell, output),
         Plan::Man(dir) => glue::man(&dir),
         Plan::Record(plan) => record::run(*plan, output),
-        Plan::Report(_) | Plan::Replay(_) => anyhow::bail!("not built in yet"),
+        Plan::Report(plan) => report::run(&plan, output),
+        Plan::Replay(plan) => replay::run(&plan, output),
     }
 }

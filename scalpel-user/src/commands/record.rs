@@ -14,6 +14,6 @@ pub(super) fn run(plan: RecordPlan, output: &Output) -> anyhow::Result<Outcome> 
     if let Some(blocker) = able.first_blocker().filter(|_| !plan.dry_run) {
         return Err(blocker.clone().into());
     }
-    let _ = (plan, output);
+    output.detail(&format!("{plan:#?}"));
     bail!("not built in yet")
 }

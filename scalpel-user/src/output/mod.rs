@@ -3,6 +3,7 @@
 //! Knows the terminal and the environment (`NO_COLOR`, `SUDO_UID`); must not know what is said.
 
 mod file;
+mod folder;
 mod owner;
 pub mod table;
 
@@ -13,6 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 
 pub use file::{FileError, keep_old, open_private, write_private};
+pub use folder::PrivateFolder;
 pub use owner::Owner;
 
 /// Width of text that goes to a file or pipe.

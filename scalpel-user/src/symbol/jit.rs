@@ -120,7 +120,7 @@ struct Source<'a> {
     language: Language,
 }
 
-/// What a runtime's way of naming tells: `py::f:/a.py` (CPython 3.12), `JS:*f file:///a.js:3:7` (V8).
+/// What a runtime's way of naming tells: `py::f:/a.py` (Python 3.12), `JS:*f file:///a.js:3:7` (V8).
 fn source_of(raw: &str) -> Source<'_> {
     if let Some((name, file)) = raw
         .strip_prefix("py::")

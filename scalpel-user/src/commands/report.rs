@@ -1,0 +1,84 @@
+//! `report`: a recording as the reader wants it.
+
+use std::io::{BufWriter, Write};
+
+use crate::cli::{ByArg, SortArg, TreeArg};
+use crate::exit::Outcome;
+use crate::function::FunctionInfo;
+use crate::image::Pattern;
+use crate::output::Output;
+use crate::plan::{Format, ReportPlan};
+use crate::report::Sort;
+use crate::sink::choice;
+use crate::sink::tree::Way;
+use crate::sink::{By, Choice, Form, Page, Style};
+
+use super::recording;
+
+/// Above this share of lost events a report says so: `record --max-loss` decides when it counts as a failure.
+const LOSS_WORTH_SAYING: f64 = 0.001;
+
+pub(super) fn run(plan: &ReportPlan, output: &Output) -> anyhow::Result<Outcome> {
+    let genome = recording::open(&plan.file, output)?;
+    let pattern = plan
+        .func
+        .as_ref()
+        .map(|func| Pattern::parse(&func.to_string()))
+        .transpose()?;
+    let meant = |info: &FunctionInfo| {
+        pattern
+            .as_ref()
+            .is_none_or(|pattern| pattern.matches_recorded(info))
+    };
+    let choice = Choice {
+        form: form(plan),
+        by: by(plan.by),
+        sort: plan.sort.map(sort),
+        limit: plan.limit.unwrap_or(0),
+        func: pattern.is_some().then_some(&meant),
+        max_loss: LOSS_WORTH_SAYING,
+    };
+    if pattern.is_some() && !genome.functions.iter().any(|(_, info)| meant(info)) {
+        output.warn("no function of this recording matches --func");
+    }
+    let page = Page {
+        width: output.stdout().width,
+        style: Style {
+            color: output.stdout().color,
+        },
+    };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    choice::write(&genome, &choice, page, &mut out)?;
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+const fn form(plan: &ReportPlan) -> Form {
+    match (plan.format, plan.tree) {
+        (Format::Json, _) => Form::Json,
+        (Format::Csv, _) => Form::Csv,
+        (Format::Text, Some(TreeArg::Callers)) => Form::Tree(Way::Callers),
+        (Format::Text, Some(TreeArg::Callees)) => Form::Tree(Way::Callees),
+        (Format::Text, None) => Form::Table,
+    }
+}
+
+const fn by(by: ByArg) -> By {
+    match by {
+        ByArg::Function => By::Function,
+        ByArg::Module => By::Module,
+        ByArg::Thread => By::Thread,
+    }
+}
+
+const fn sort(sort: SortArg) -> Sort {
+    match sort {
+        SortArg::SelfCpu => Sort::SelfCpu,
+        SortArg::TotalCpu => Sort::TotalCpu,
+        SortArg::SelfWall => Sort::SelfWall,
+        SortArg::TotalWall => Sort::TotalWall,
+        SortArg::Calls => Sort::Calls,
+        SortArg::Samples => Sort::Samples,
+        SortArg::Name => Sort::Name,
+    }
+}
