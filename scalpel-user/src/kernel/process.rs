@@ -3,7 +3,7 @@
 //! Why not by BPF as well: the places where a mapping can be seen are `fentry`, LSM and kprobe programs, and kernels
 //! forbid these (lockdown: the load answers EPERM) or are built without; a program on `sys_exit` would tax every system
 //! call of the host. The side band is one dummy event a CPU: it costs nothing but one record for each *executable*
-//! mapping made on the host, and its records carry the full path. Those of strangers are dropped here. One event a
+//! mapping, birth and end of a thread on the host, and its records carry the full path. Those of strangers are dropped here. One event a
 //! thread would spare the strangers, but takes threads x CPUs descriptors and a switch of perf contexts each time a
 //! watched thread is scheduled.
 
@@ -63,22 +63,31 @@ impl Mappings {
         })
     }
 
-    /// Adds what was mapped since the last call.
-    pub(super) fn read(&mut self, found: &mut Vec<Control>) {
+    /// What was mapped since the last call: by processes that are watched now, and by others.
+    ///
+    /// An "other" may be a watched process that has just ended: its `Control::Exit` was in the control ring before it
+    /// left the set.
+    pub(super) fn read(&mut self) -> (Vec<Control>, Vec<Control>) {
+        let (mut watched, mut others) = (Vec::new(), Vec::new());
         for cpu in &mut self.cpus {
             while let Some(record) = cpu.next_record() {
                 let time = time_of(&record.to_contiguous());
                 match record.parse_record() {
-                    Ok(Record::Mmap2(map))
-                        if self.watched.contains(map.pid) && is_file(&map.filename) =>
-                    {
-                        found.push(control(time, &map));
+                    Ok(Record::Mmap2(map)) if is_file(&map.filename) => {
+                        let is_watched = self.watched.contains(map.pid);
+                        let list = if is_watched {
+                            &mut watched
+                        } else {
+                            &mut others
+                        };
+                        list.push(control(time, &map));
                     }
                     Ok(Record::Lost(lost)) => self.lost += lost.lost,
                     _ => {}
                 }
             }
         }
+        (watched, others)
     }
 
     /// Records that found no room, of watched processes or others: nobody can tell.

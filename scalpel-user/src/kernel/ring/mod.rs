@@ -26,7 +26,7 @@ use super::lease::now;
 use super::load::Kernel;
 use super::losses::LossCounters;
 use super::process::Mappings;
-use crate::event::{Control, EVENT_SIZE, Event, MonoTime, Sample};
+use crate::event::{Control, EVENT_SIZE, Event, MonoTime, Pid, Sample};
 use crate::input::Input;
 
 /// Events go to the session in batches of at most so many.
@@ -261,6 +261,25 @@ impl Pump {
     /// Control records first: they are what the session needs to make sense of the rest. Both sources in one order.
     fn control(&mut self) -> Result<bool, SessionGone> {
         let mut found = Vec::new();
+        let mut finished = self.read_control(&mut found);
+        if let Some(mappings) = &mut self.rings.mappings {
+            let (watched, others) = mappings.read();
+            found.extend(watched);
+            if !others.is_empty() {
+                finished = self.read_control(&mut found);
+                let last_words = of_ended(others, &found);
+                found.extend(last_words);
+            }
+        }
+        found.sort_by_key(Control::time);
+        self.report.controls += found.len() as u64;
+        found
+            .into_iter()
+            .try_for_each(|control| self.send(Input::Control(control)))?;
+        Ok(finished)
+    }
+
+    fn read_control(&mut self, found: &mut Vec<Control>) -> bool {
         let (decode, report) = (self.decoders.control, &mut self.report);
         let until = self.rings.control.reserved();
         let pass = self
@@ -270,15 +289,7 @@ impl Pump {
                 Some(control) => found.push(control),
                 None => report.bad_records += 1,
             });
-        if let Some(mappings) = &mut self.rings.mappings {
-            mappings.read(&mut found);
-        }
-        found.sort_by_key(Control::time);
-        self.report.controls += found.len() as u64;
-        found
-            .into_iter()
-            .try_for_each(|control| self.send(Input::Control(control)))?;
-        Ok(pass == Pass::Reached)
+        pass == Pass::Reached
     }
 
     fn samples(&mut self) -> Result<bool, SessionGone> {
@@ -344,6 +355,25 @@ fn calls(
     sent += batch.len() as u64;
     taken &= batch.is_empty() || give(batch);
     (pass, taken.then_some(sent), bad)
+}
+
+/// The mappings of processes whose end is among `found`.
+fn of_ended(mappings: Vec<Control>, found: &[Control]) -> Vec<Control> {
+    let ended: Vec<_> = found.iter().filter_map(ended_process).collect();
+    let belongs =
+        |mapping: &Control| matches!(mapping, Control::Map { pid, .. } if ended.contains(pid));
+    mappings.into_iter().filter(belongs).collect()
+}
+
+fn ended_process(control: &Control) -> Option<Pid> {
+    match control {
+        Control::Exit {
+            pid,
+            process_ended: Some(_),
+            ..
+        } => Some(*pid),
+        _ => None,
+    }
 }
 
 fn ring_error(error: rustix::io::Errno) -> KernelError {
