@@ -68,9 +68,7 @@ impl ProbeCosts {
             .entry_and_return
             .hot_ns
             .saturating_sub(self.entry.hot_ns);
-        entry
-            + if returns { returning } else { 0 }
-            + if rets { self.stepped.hot_ns } else { 0 }
+        entry + if returns { returning } else { 0 } + if rets { self.stepped.hot_ns } else { 0 }
     }
 
     /// Lowest and highest cost of a probed call at a cheap site, in ns: the interval that reports show.

@@ -6,6 +6,7 @@ use scalpel_tests::catalog;
 use scalpel_tests::fixture::Fixture;
 use scalpel_tests::suite::{Outcome, Suite};
 use scalpel_tests::target::Target;
+use scalpel_user::event::Kind;
 use scalpel_user::function::ExitStrategy::{self, EntryOnly, RetOffsets, Return};
 use scalpel_user::kernel::Mechanism::{self, Multi, Perf, Session};
 use scalpel_user::kernel::attach::AttachOptions;
@@ -39,7 +40,7 @@ const CASES: &[(&str, Case)] = &[
         Case {
             fixture: catalog::CALLS,
             scenario: &[],
-            functions: &["leaf", "fib"],
+            functions: &["leaf", "middle", "left", "right", "fib"],
             returns: Returns::Always,
             exit_code: 3,
         },
@@ -150,7 +151,25 @@ fn survives(case: &Case, mechanism: Mechanism, exit: ExitStrategy) -> Outcome {
             truth.calls(&name)?
         );
     }
-    drop(probes);
+    let counts = probes.finish()?;
+    for (id, name) in (1..).zip(case.functions) {
+        let (made, exits) = (truth.calls(name)?, counts.of(id, Kind::Exit));
+        let entries = counts.of(id, Kind::Enter);
+        ensure!(entries == made, "{name}: {entries} ENTER of {made} calls");
+        let all_return = matches!(case.returns, Returns::Always) && exit != EntryOnly;
+        ensure!(
+            if all_return {
+                exits == made
+            } else {
+                exits <= made
+            },
+            "{name}: {exits} EXIT of {made} calls"
+        );
+        ensure!(
+            exit != EntryOnly || exits == 0,
+            "{name}: an EXIT without a probe"
+        );
+    }
     let ended = target.finish()?;
     ended.expect_code(case.exit_code)?;
     Ok(())

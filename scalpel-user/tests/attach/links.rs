@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use caps::{CapSet, Capability};
 use scalpel_tests::suite::Outcome;
 use scalpel_tests::target::Target;
 use scalpel_tests::{catalog, residue};
-use scalpel_user::event::{FuncId, MonoTime};
+use scalpel_user::event::{FuncId, Kind, MonoTime};
 use scalpel_user::function::ExitStrategy::{EntryOnly, RetOffsets, Return};
 use scalpel_user::kernel::Mechanism::{Multi, Perf, Session};
 use scalpel_user::kernel::attach::{AttachOptions, Attachments, ProbedFile};
@@ -169,7 +170,7 @@ pub(crate) fn dropping_a_function_neither_misses_nor_doubles_calls_of_the_others
         std::thread::sleep(Duration::from_millis(50));
         let given_up = probes
             .attachments
-            .drop_functions(&HashSet::from([id(1)]), now())?;
+            .drop_functions(&HashSet::from([id(1)]), now());
         ensure!(given_up.is_empty(), "{given_up:?}");
         std::thread::sleep(Duration::from_millis(200));
         let leaf_so_far = probes.kernel.hits_of(id(1));
@@ -191,8 +192,46 @@ pub(crate) fn dropping_a_function_neither_misses_nor_doubles_calls_of_the_others
             probes.kernel.hits_of(id(1)) == leaf_so_far,
             "{mechanism:?} {exit:?}: leaf is still counted"
         );
+        let counts = probes.finish()?;
+        let entries = counts.of(2, Kind::Enter);
+        let exits = counts.of(2, Kind::Exit);
+        let calls = truth.calls("round_of")?;
+        ensure!(
+            entries == calls,
+            "{mechanism:?} {exit:?}: {entries} ENTER of {calls} calls"
+        );
+        // Calls that are open at the change may lose their exit: one on each of two threads.
+        let expected = if exit == EntryOnly {
+            0..=0
+        } else {
+            calls - 2..=calls
+        };
+        ensure!(
+            expected.contains(&exits),
+            "{mechanism:?} {exit:?}: {exits} EXIT of {calls} calls"
+        );
         target.finish()?.expect_code(0)?;
     }
+    Ok(())
+}
+
+/// The only function of the group runs hot while it is attached: the breaker must see that before `attach` returns.
+pub(crate) fn a_hot_group_is_noticed_before_attach_returns() -> Outcome {
+    let copy = catalog::FLOOD.copy()?;
+    let mut target = Target::start(copy.path(), &["endless"])?;
+    target.running().say("go\n")?;
+    let options = AttachOptions {
+        max_overhead_percent: Some(20.0),
+        ..AttachOptions::default()
+    };
+    let mut probes = Probes::new(copy.path(), &["hot", "warm"], Session, EntryOnly, options)?;
+    probes
+        .attachments
+        .set_targets(&[scalpel_user::event::Pid(target.running().pid())]);
+    let report = probes.try_attach()?;
+    let dropped: Vec<u32> = report.bounds.iter().map(|bound| bound.func.get()).collect();
+    ensure!(dropped == [1, 2], "dropped {dropped:?}: {report:?}");
+    ensure!(probes.attachments.is_empty(), "something is left");
     Ok(())
 }
 
@@ -214,13 +253,13 @@ pub(crate) fn a_hot_function_is_dropped_by_the_breaker() -> Outcome {
         .attachments
         .set_targets(&[scalpel_user::event::Pid(target.running().pid())]);
     probes.attach()?;
-    probes.attachments.govern(now())?;
+    probes.attachments.govern(now());
     target.running().say("go\n")?;
     let mut bounds = Vec::new();
     let start = Instant::now();
     while bounds.len() < 2 && start.elapsed() < Duration::from_secs(5) {
         std::thread::sleep(Duration::from_millis(20));
-        bounds.extend(probes.attachments.govern(now())?);
+        bounds.extend(probes.attachments.govern(now()));
     }
     let line = target
         .running()
@@ -381,14 +420,25 @@ pub(crate) fn too_many_perf_probes_are_refused_before_any_is_attached() -> Outco
     Ok(())
 }
 
-const VICTIM: &str = "SCALPEL_TEST_ATTACH_TO";
+const ROLE: &str = "SCALPEL_TEST_ATTACH_AS";
 
-/// In a process that will be killed: attaches to the file that the environment names, says so and stays.
-pub(crate) fn run_as_victim() -> Option<anyhow::Result<()>> {
-    let value = std::env::var(VICTIM).ok()?;
-    let (mechanism, path) = value.split_once(':')?;
-    let mechanism = if mechanism == "perf" { Perf } else { Session };
-    Some(stay_attached(mechanism, Path::new(path)))
+/// In a process of its own: what `ROLE` says, on the file behind the colon.
+pub(crate) fn run_as_other() -> Option<anyhow::Result<()>> {
+    let value = std::env::var(ROLE).ok()?;
+    let (role, path) = value.split_once(':')?;
+    let path = Path::new(path);
+    Some(match role {
+        "session" => stay_attached(Session, path),
+        "perf" => stay_attached(Perf, path),
+        "two capabilities" => attach_with(&[Capability::CAP_BPF, Capability::CAP_PERFMON], path),
+        _ => attach_with(&[], path),
+    })
+}
+
+fn other(role: &str, path: &Path) -> anyhow::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.env(ROLE, format!("{role}:{}", path.display()));
+    Ok(command)
 }
 
 fn stay_attached(mechanism: Mechanism, path: &Path) -> anyhow::Result<()> {
@@ -399,14 +449,41 @@ fn stay_attached(mechanism: Mechanism, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn attach_with(capabilities: &[Capability], path: &Path) -> anyhow::Result<()> {
+    let kept = capabilities.iter().copied().collect();
+    caps::set(None, CapSet::Effective, &kept)?;
+    caps::set(None, CapSet::Permitted, &kept)?;
+    let options = AttachOptions::default();
+    let attached =
+        Probes::new(path, BUSY, Session, Return, options).and_then(|mut probes| probes.attach());
+    let said = attached.map_or_else(|error| format!("{error:#}"), |()| "attached".into());
+    std::io::Write::write_all(&mut std::io::stdout(), said.as_bytes())?;
+    Ok(())
+}
+
+pub(crate) fn two_capabilities_are_enough_and_missing_ones_are_named() -> Outcome {
+    let copy = catalog::BUSY.copy()?;
+    let _target = busy(copy.path())?;
+    let said = |role: &str| -> anyhow::Result<String> {
+        let output = other(role, copy.path())?.output()?;
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let with_two = said("two capabilities")?;
+    ensure!(with_two == "attached", "with two capabilities: {with_two}");
+    let with_none = said("no capability")?;
+    ensure!(
+        with_none.contains("missing CAP_BPF and CAP_PERFMON"),
+        "without capabilities: {with_none}"
+    );
+    Ok(())
+}
+
 pub(crate) fn a_killed_collector_leaves_nothing() -> Outcome {
     for mechanism in ["session", "perf"] {
         let copy = catalog::BUSY.copy()?;
         let mut target = busy(copy.path())?;
-        let mut command = Command::new(std::env::current_exe()?);
-        command
-            .env(VICTIM, format!("{mechanism}:{}", copy.path().display()))
-            .stdout(Stdio::piped());
+        let mut command = other(mechanism, copy.path())?;
+        command.stdout(Stdio::piped());
         let mut victim = command.spawn()?;
         let mut line = String::new();
         BufReader::new(victim.stdout.take().context("no pipe")?).read_line(&mut line)?;

@@ -10,7 +10,7 @@ use scalpel_tests::suite::{Suite, cannot_record};
 use scalpel_tests::tests;
 
 fn main() -> ExitCode {
-    if let Some(outcome) = links::run_as_victim() {
+    if let Some(outcome) = links::run_as_other() {
         return if outcome.is_ok() {
             ExitCode::SUCCESS
         } else {
@@ -28,6 +28,8 @@ fn main() -> ExitCode {
             a_deleted_file_can_be_probed,
             dropping_a_function_neither_misses_nor_doubles_calls_of_the_others,
             a_hot_function_is_dropped_by_the_breaker,
+            a_hot_group_is_noticed_before_attach_returns,
+            two_capabilities_are_enough_and_missing_ones_are_named,
             many_links_close_in_parallel,
             a_pid_filter_leaves_strangers_alone,
             a_filter_for_a_process_that_is_gone_says_so,

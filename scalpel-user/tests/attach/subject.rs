@@ -3,22 +3,25 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use anyhow::Context as _;
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 use scalpel_common::kernel::settings_flags;
-use scalpel_user::event::{FuncId, MonoTime, Pid};
+use scalpel_user::event::{FuncId, Kind, MonoTime, Pid};
 use scalpel_user::function::ExitStrategy;
+use scalpel_user::input::Input;
 use scalpel_user::kernel::attach::{
     AttachOptions, AttachReport, Attachments, ProbedFile, SiteRequest,
 };
+use scalpel_user::kernel::ring::{Decoders, Poller};
 use scalpel_user::kernel::{Kernel, KernelError, LoadOptions, Mechanism};
 
 /// Loads the object for `mechanism`; every process is watched, for ever.
 pub(crate) fn kernel(mechanism: Mechanism) -> anyhow::Result<Kernel> {
     let mut options = LoadOptions::new(mechanism);
-    options.call_ring_bytes = 1 << 20;
+    options.call_ring_bytes = 32 << 20;
     options.functions = 5_000;
     options.flags = settings_flags::ALL_PROCESSES;
     options.lease_until = MonoTime(u64::MAX);
@@ -107,6 +110,7 @@ fn rets(code: &[u8], offset: u64) -> Vec<u64> {
 /// Probes of a fixture's functions.
 pub(crate) struct Probes {
     pub(crate) kernel: Kernel,
+    pub(crate) events: Events,
     pub(crate) attachments: Attachments,
     pub(crate) names: Vec<String>,
     pub(crate) requests: Vec<SiteRequest>,
@@ -130,11 +134,13 @@ impl Probes {
                 function.with_context(|| format!("{} has no function {name}", path.display()))?;
             requests.push(request(id, &file, function, exit)?);
         }
-        let kernel = kernel(mechanism)?;
+        let mut kernel = kernel(mechanism)?;
+        let events = Events::start(&mut kernel)?;
         let attachments = Attachments::new(&kernel, options);
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         Ok(Self {
             kernel,
+            events,
             attachments,
             names,
             requests,
@@ -158,6 +164,12 @@ impl Probes {
         self.attachments.attach(&self.requests, &mut |_| {})
     }
 
+    /// Takes everything off and counts what came through the rings.
+    pub(crate) fn finish(mut self) -> anyhow::Result<Counts> {
+        self.attachments.detach_all();
+        self.events.finish()
+    }
+
     /// Entries counted of each function, by name.
     pub(crate) fn hits(&self) -> BTreeMap<String, u64> {
         let hits = self
@@ -165,6 +177,58 @@ impl Probes {
             .iter()
             .map(|request| self.kernel.hits_of(request.func));
         self.names.iter().cloned().zip(hits).collect()
+    }
+}
+
+/// Counts the events that come through the rings.
+pub(crate) struct Events {
+    poller: Poller,
+    counter: JoinHandle<Counts>,
+}
+
+/// Number of events by function and kind.
+#[derive(Debug, Default)]
+pub(crate) struct Counts(BTreeMap<(u32, u8), u64>);
+
+impl Events {
+    fn start(kernel: &mut Kernel) -> anyhow::Result<Self> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(64);
+        let decoders = Decoders {
+            sample: |_| None,
+            control: |_| None,
+        };
+        let poller = Poller::start(kernel, None, decoders, sender)?;
+        let counter = std::thread::spawn(move || {
+            let mut counts = Counts::default();
+            for input in receiver {
+                counts.add(&input);
+            }
+            counts
+        });
+        Ok(Self { poller, counter })
+    }
+
+    /// Drains the rings a last time. The probes must be off.
+    pub(crate) fn finish(self) -> anyhow::Result<Counts> {
+        self.poller.finish();
+        self.counter
+            .join()
+            .map_err(|_panic| anyhow::anyhow!("the counter panicked"))
+    }
+}
+
+impl Counts {
+    fn add(&mut self, input: &Input) {
+        if let Input::Events(events) = input {
+            for event in events {
+                *self.0.entry((event.func, event.kind)).or_default() += 1;
+            }
+        }
+    }
+
+    /// Events of one kind of a function.
+    pub(crate) fn of(&self, func: u32, kind: Kind) -> u64 {
+        self.0.get(&(func, kind as u8)).copied().unwrap_or(0)
     }
 }
 

@@ -1,0 +1,180 @@
+//! The breaker's hands: reads counters, asks [`Breaker`](super::Breaker) and drops what it names.
+
+use std::collections::HashSet;
+
+use super::super::breaker::{Observation, Verdict, Watched};
+use super::super::load::Mechanism;
+use super::super::sys;
+use super::shape::{Links, Member};
+use super::{Attachments, LiveGroup};
+use crate::event::{FuncId, MonoTime};
+use crate::input::Bound;
+
+impl Attachments {
+    /// Looks at the hit counters and drops what exceeds the budget, hottest first. To be called about every 100 ms.
+    pub fn govern(&mut self, now: MonoTime) -> Vec<Bound> {
+        let Some(mut breaker) = self.breaker.take() else {
+            return Vec::new();
+        };
+        let watched = self.watched();
+        let verdicts = breaker.observe(self.observation(now, &watched), &watched);
+        self.breaker = Some(breaker);
+        let mut bounds: Vec<Bound> = verdicts
+            .iter()
+            .map(|verdict| over_budget_bound(verdict, now))
+            .collect();
+        let funcs: HashSet<FuncId> = verdicts.iter().map(|verdict| verdict.func).collect();
+        bounds.extend(self.drop_functions(&funcs, now));
+        bounds
+    }
+
+    /// Drops single functions. A link cannot lose one of its sites, so the rest of the group is attached anew.
+    ///
+    /// The new link goes in before the old one is closed, or the calls between would be missed (closing takes about
+    /// 60 ms). While both are there each call would count twice: hence the generation in the cookie. The kernel runs
+    /// the newest consumer of a site first (`consumer_add` in kernel/events/uprobes.c adds at the head of the list);
+    /// it leaves its generation in the thread's state, and the older link's program, run next for the same hit, finds
+    /// a newer one and returns. So every call counts exactly once, whichever links it meets. Calls that are open at
+    /// the change lose their exit with the old link and are closed by their parent's.
+    ///
+    /// Functions whose new link fails are given up as well, and returned.
+    pub fn drop_functions(&mut self, funcs: &HashSet<FuncId>, now: MonoTime) -> Vec<Bound> {
+        let mut given_up = Vec::new();
+        if funcs.is_empty() {
+            return given_up;
+        }
+        let affected = |group: &mut LiveGroup| {
+            group
+                .members
+                .iter()
+                .any(|member| funcs.contains(&member.func))
+        };
+        let groups: Vec<LiveGroup> = self.groups.extract_if(.., affected).collect();
+        for group in groups {
+            given_up.extend(self.regroup(group, funcs, now));
+        }
+        self.attached.retain(|(func, _)| !funcs.contains(func));
+        given_up
+    }
+
+    fn regroup(
+        &mut self,
+        mut group: LiveGroup,
+        funcs: &HashSet<FuncId>,
+        now: MonoTime,
+    ) -> Vec<Bound> {
+        group.members.retain(|member| !funcs.contains(&member.func));
+        if self.mechanism == Mechanism::Perf {
+            let gone = group.links.take(funcs);
+            self.close_aside(gone);
+            self.keep(group);
+            return Vec::new();
+        }
+        self.generation += 1;
+        match self.links_for(group.key, &group.members) {
+            Ok(links) => {
+                let old = std::mem::replace(&mut group.links, links);
+                self.keep(group);
+                self.close_aside(old);
+                Vec::new()
+            }
+            Err(failure) => {
+                let reason = failure.into_reason();
+                self.close_aside(std::mem::take(&mut group.links));
+                self.give_up(&group, &reason, now)
+            }
+        }
+    }
+
+    fn keep(&mut self, group: LiveGroup) {
+        if !group.members.is_empty() {
+            self.groups.push(group);
+        }
+    }
+
+    fn give_up(&mut self, group: &LiveGroup, reason: &str, now: MonoTime) -> Vec<Bound> {
+        let bound = |member: &Member| Bound {
+            func: member.func,
+            since: Some(now),
+            reason: format!("lost when its group was attached anew: {reason}"),
+        };
+        for member in &group.members {
+            self.attached.remove(&(member.func, group.key.pid));
+        }
+        group.members.iter().map(bound).collect()
+    }
+
+    /// Closes links in the background: the breaker must not wait for grace periods.
+    fn close_aside(&mut self, links: Links) {
+        self.closing.retain(|thread| !thread.is_finished());
+        if links.len() > 0 {
+            self.closing.push(std::thread::spawn(move || links.close()));
+        }
+    }
+
+    /// With a breaker, watches the group that just went in for a moment.
+    pub(super) fn settle(&mut self) -> Vec<Bound> {
+        if self.breaker.is_none() {
+            return Vec::new();
+        }
+        let mut bounds = self.govern(monotonic_now());
+        std::thread::sleep(self.options.settle);
+        bounds.extend(self.govern(monotonic_now()));
+        bounds
+    }
+
+    fn watched(&self) -> Vec<Watched> {
+        let members = self.groups.iter().flat_map(|group| &group.members);
+        let mut watched: Vec<Watched> = members
+            .map(|member| Watched {
+                func: member.func,
+                cost_ns: member.cost_ns,
+            })
+            .collect();
+        watched.sort_by_key(|one| one.func);
+        watched.dedup_by_key(|one| one.func);
+        watched
+    }
+
+    fn observation(&self, now: MonoTime, watched: &[Watched]) -> Observation {
+        let highest = watched
+            .iter()
+            .map(|one| one.func.get() as usize)
+            .max()
+            .unwrap_or(0);
+        let mut hits = vec![0; highest + 1];
+        for one in watched {
+            if let Some(slot) = hits.get_mut(one.func.get() as usize) {
+                *slot = self.hits.of(one.func);
+            }
+        }
+        let cpu: Vec<u64> = self
+            .targets
+            .iter()
+            .filter_map(|pid| sys::process_cpu_ns(pid.0).ok())
+            .collect();
+        let cpu_ns = (!cpu.is_empty()).then(|| cpu.iter().sum());
+        Observation {
+            at: now,
+            cpu_ns,
+            hits,
+        }
+    }
+}
+
+fn over_budget_bound(verdict: &Verdict, now: MonoTime) -> Bound {
+    let reason = format!(
+        "over budget: {:.0} calls/s, an estimated {:.1} % of the target's own work",
+        verdict.calls_per_s, verdict.percent
+    );
+    Bound {
+        func: verdict.func,
+        since: Some(now),
+        reason,
+    }
+}
+
+fn monotonic_now() -> MonoTime {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    MonoTime(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
