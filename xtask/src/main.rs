@@ -1,5 +1,6 @@
 //! `cargo xtask`: what builds, tests and measures scalpel. One subcommand, one module.
 mod apt;
+mod bench;
 mod cmd;
 mod debs;
 mod picture;
@@ -22,6 +23,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Measure ours, the peers and the floors in turn; writes docs/benchmarks.md and its data.
+    Bench(bench::Options),
     /// Draw the README's picture from a real recording.
     Picture(picture::Options),
     /// Build scalpel-ebpf in release mode and run `scalpel-ebpf record` as root.
@@ -34,6 +37,7 @@ enum Task {
 
 fn run(task: Task) -> Result<ExitCode> {
     match task {
+        Task::Bench(options) => bench::run(&options),
         Task::Picture(options) => picture::run(&options),
         Task::Record(options) => record::run(&options),
         Task::Test(options) => test::run(&options),

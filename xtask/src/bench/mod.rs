@@ -1,0 +1,136 @@
+//! `cargo xtask bench`: ours, the peers and the floors in turn, on the same work, in one run.
+//!
+//! No figure is ever asserted: the page shows them with their spread, and the raw data lie beside it.
+mod attach;
+mod calls;
+mod ingest;
+mod machine;
+mod numbers;
+mod rates;
+mod real;
+mod results;
+mod sites;
+mod target;
+mod tracer;
+
+use std::fs;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+
+use crate::{apt, cmd, debs};
+use results::Section;
+
+/// What `bench` is given.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Fewer rounds, to see that everything runs; writes nothing.
+    #[arg(long)]
+    quick: bool,
+    /// Install missing peers without asking.
+    #[arg(long)]
+    yes: bool,
+    /// Run only these parts and print them; writes nothing (repeatable).
+    #[arg(long, value_name = "PART")]
+    only: Vec<Part>,
+}
+
+/// A section of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// One traced call, by first instruction and tracer.
+    Calls,
+    /// Functions with a cheap site and a safe exit, by binary.
+    Sites,
+    /// Rising call rates, with loss.
+    Rates,
+    /// Attach and detach of very many functions.
+    Attach,
+    /// From a recorded stream to a tree.
+    Ingest,
+    /// Real programs at work.
+    Real,
+}
+
+/// Measures, prints, and (unless told otherwise) writes the page and its data.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    if !cmd::is_root() {
+        bail!("the bench attaches probes: run it as root");
+    }
+    apt::ensure(&["bpftrace", "gdb", "gcc", "g++"], "the bench", options.yes)?;
+    debs::download(debs::PROJECTS)?;
+    cmd::run(cmd::cargo().args([
+        "build",
+        "--release",
+        "--locked",
+        "--package",
+        "scalpel-user",
+        "--bins",
+        "--examples",
+    ]))?;
+    if std::env::var_os(PROGRAM).is_none() {
+        return again();
+    }
+    let start = Instant::now();
+    let mut sections = Vec::new();
+    for &part in Part::value_variants()
+        .iter()
+        .filter(|part| wanted(options, **part))
+    {
+        let section = section(part, options.quick).with_context(|| format!("{part:?}"))?;
+        cmd::print(&section.page());
+        sections.push(section);
+    }
+    if !options.quick && options.only.is_empty() {
+        write(&sections, start.elapsed().as_secs())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where the harness of the tests finds the program: the release build, for a bench.
+const PROGRAM: &str = "SCALPEL_BIN";
+
+/// Runs this again with [`PROGRAM`] set.
+fn again() -> Result<ExitCode> {
+    let mut command = cmd::command(std::env::current_exe()?);
+    command
+        .args(std::env::args_os().skip(1))
+        .env(PROGRAM, cmd::target().join("release/scalpel-ebpf"));
+    cmd::run(&mut command)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn wanted(options: &Options, part: Part) -> bool {
+    options.only.is_empty() || options.only.contains(&part)
+}
+
+fn section(part: Part, quick: bool) -> Result<Section> {
+    let rounds = |many: usize| if quick { 2 } else { many };
+    match part {
+        Part::Calls => calls::run(rounds(5)),
+        Part::Sites => sites::run(),
+        Part::Rates => rates::run(),
+        Part::Attach => attach::run(rounds(3)),
+        Part::Ingest => ingest::run(rounds(5)),
+        Part::Real => real::run(rounds(5)),
+    }
+}
+
+fn write(sections: &[Section], seconds: u64) -> Result<()> {
+    let mut page = format!("# Benchmarks\n\n{}\n", machine::about(seconds)?);
+    let mut csv = String::from("section,what,round,value,unit\n");
+    for section in sections {
+        page += &section.page();
+        page.push('\n');
+        csv += &section.csv();
+    }
+    fs::create_dir_all(cmd::root().join("docs/data"))?;
+    fs::write(
+        cmd::root().join("docs/benchmarks.md"),
+        page.trim_end().to_owned() + "\n",
+    )?;
+    fs::write(cmd::root().join("docs/data/benchmarks.csv"), csv)?;
+    Ok(())
+}
