@@ -272,6 +272,8 @@ pub enum LossClass {
     ThreadState = 4,
     /// The return probe was refused by the stack guard: not a lost event, an unknown end.
     ReturnRefused = 5,
+    /// The kernel skipped a program because it ran on that processor already (`bpf_prog_info.recursion_misses`).
+    RecursionMiss = 6,
 }
 
 /// Number of [`LossClass`]es, with room.

@@ -5,7 +5,10 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use crate::genome::Genome;
+use crate::log::Ending;
 use crate::output::{Output, PrivateFolder};
+use crate::session::Session;
+use crate::source;
 
 /// How a chunk log begins.
 const LOG_MAGIC: &[u8] = b"SCALPLOG";
@@ -40,8 +43,21 @@ pub(super) fn open(path: &Path, output: &Output) -> anyhow::Result<Genome> {
 }
 
 /// The genome of a stream.
-pub(super) fn recover(path: &Path, _output: &Output) -> anyhow::Result<Genome> {
-    anyhow::bail!("{} is a recorded stream: `scalpel-ebpf replay` shows it", path.display())
+pub(super) fn recover(path: &Path, output: &Output) -> anyhow::Result<Genome> {
+    let mut reader = source::replay(path)?;
+    let mut session = Session::new();
+    for input in reader.by_ref() {
+        session.feed(input);
+    }
+    if let Ending::Cut(cut) = reader.ending() {
+        output.warn(&format!(
+            "{} is cut at byte {}: {}; shown is everything before it",
+            path.display(),
+            cut.at,
+            cut.reason
+        ));
+    }
+    Ok(session.finish()?)
 }
 
 /// Writes a genome to a file, or to stdout for `-`.

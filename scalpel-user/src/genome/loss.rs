@@ -73,13 +73,14 @@ impl Losses {
     }
 }
 
-const WORDS: [(LossClass, &str); 6] = [
+const WORDS: [(LossClass, &str); 7] = [
     (LossClass::Enter, "enter"),
     (LossClass::Exit, "exit"),
     (LossClass::Sample, "sample"),
     (LossClass::Control, "control"),
     (LossClass::ThreadState, "thread-state"),
     (LossClass::ReturnRefused, "return-refused"),
+    (LossClass::RecursionMiss, "recursion-miss"),
 ];
 
 /// Stable word of a loss class, in files and JSON.

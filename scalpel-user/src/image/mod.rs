@@ -44,6 +44,7 @@ pub use select::{Pattern, SelectError, near_misses, select};
 pub use site::{Site, SiteReason, SiteRefusal, Stop};
 pub use text::Disassembler;
 
+use crate::function::Language;
 use closure::Reach;
 use dynamic::{Dynamic, Slot};
 use elf::ElfFile;
@@ -69,6 +70,12 @@ impl fmt::Display for KernelRelease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.0, self.1, self.2)
     }
+}
+
+/// Name for people, and language, of a name from a symbol table.
+pub fn display_name(raw_name: &str) -> (String, Language) {
+    let language = names::language(raw_name).unwrap_or(Language::Native);
+    (names::display(raw_name), language)
 }
 
 /// A parsed executable or shared library; borrows its bytes.

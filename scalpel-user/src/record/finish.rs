@@ -1,0 +1,241 @@
+//! The end of a recording: probes off, addresses named, genome written, summary said.
+
+use anyhow::{Context, Result, bail};
+use rustix::time::{ClockId, clock_gettime};
+use scalpel_common::kernel::LossClass;
+
+use super::live::Live;
+use super::now_mono;
+use crate::event::Pid;
+use crate::function::{ExitStrategy, FunctionInfo, FunctionTable, Language, UnknownReason};
+use crate::input::{Input, Loss, Symbol};
+use crate::kernel::attach::DetachReport;
+use crate::kernel::ring::PollerReport;
+use crate::output::{Output, write_private};
+use crate::plan;
+use crate::report::Report;
+use crate::report::summary::{Cost, Summary};
+use crate::sink;
+use crate::target::ChildExit;
+
+/// Addresses are named in batches, so that progress can be shown.
+const NAMES_AT_ONCE: usize = 512;
+
+/// A recording that is written.
+pub(super) struct Finished {
+    report: Report,
+    summary: Summary,
+    /// Part of it is missing.
+    pub(super) partial: bool,
+}
+
+impl Live {
+    /// Ends the recording and writes everything. The session's loop is over.
+    pub(super) fn finish(mut self, output: &Output, max_loss: f64) -> Result<Finished> {
+        self.names.keep_perf_maps();
+        let ended = now_mono();
+        let (detached, polled) = self.detach(output);
+        output.detail(&format!(
+            "{} functions and {} links taken off in {} ms",
+            detached.functions,
+            detached.links,
+            detached.took.as_millis()
+        ));
+        self.account(&detached, polled);
+        self.name_addresses(output);
+        self.take(Input::End(ended));
+        let failed = self.outputs.close_log().err();
+        self.note_log_failure(failed);
+        let cost = self.cost();
+        let log = self.outputs.log_path().to_owned();
+        let failure = self.log_failure.take();
+        let genome = self.session.finish()?;
+        let published = self.outputs.publish(&genome).with_context(|| {
+            format!(
+                "the genome could not be written, but nothing is lost: the stream is in {}; `scalpel-ebpf report` reads it",
+                log.display()
+            )
+        });
+        let report = Report::of(&genome, max_loss);
+        let summary = Summary::of(&genome, &report, cost);
+        if let Some(bytes) = published? {
+            output.data(bytes)?;
+        }
+        say_summary(&summary, &report, output)?;
+        if let Some(failure) = &failure {
+            bail!(
+                "the stream could not be written to its end: {failure}; what was recorded until then is in the genome"
+            );
+        }
+        Ok(Finished {
+            partial: genome.is_partial(max_loss),
+            report,
+            summary,
+        })
+    }
+
+    /// Losses that only show at the end.
+    fn account(&mut self, detached: &DetachReport, polled: PollerReport) {
+        if detached.recursion_misses > 0 {
+            let loss = Loss {
+                class: LossClass::RecursionMiss,
+                cpu: None,
+                func: None,
+                count: detached.recursion_misses,
+            };
+            self.take(Input::Losses(vec![loss]));
+        }
+        if polled.bad_records > 0 {
+            self.take(Input::Note(format!(
+                "{} records of the rings made no sense and were dropped",
+                polled.bad_records
+            )));
+        }
+    }
+
+    /// Names sampled addresses and unprobed callers, once, and logs the names: a replay needs no files.
+    fn name_addresses(&mut self, output: &Output) {
+        let addresses = self.session.settle();
+        let bar = output.progress("naming", addresses.len() as u64);
+        let mut table = FunctionTable::new();
+        for (id, info) in self.session.functions().iter() {
+            table.define(id, (**info).clone());
+        }
+        for of_one in addresses.chunk_by(|a, b| a.0 == b.0) {
+            let Some(&(pid, _)) = of_one.first() else {
+                continue;
+            };
+            for batch in of_one.chunks(NAMES_AT_ONCE) {
+                let addresses: Vec<u64> = batch.iter().map(|&(_, address)| address).collect();
+                self.name_batch(pid, &addresses, &mut table);
+                bar.inc(batch.len() as u64);
+            }
+        }
+        bar.finish_and_clear();
+    }
+
+    fn name_batch(&mut self, pid: Pid, addresses: &[u64], table: &mut FunctionTable) {
+        let named = self.names.resolve(pid, addresses);
+        let mut symbols = Vec::with_capacity(addresses.len());
+        for (&address, named) in addresses.iter().zip(named) {
+            let info = match named {
+                Ok(info) => (*info).clone(),
+                Err(reason) => nameless(reason),
+            };
+            let known = table.len();
+            let func = table.insert(info);
+            if table.len() > known
+                && let Some(info) = table.get(func)
+            {
+                self.take(Input::Function(func, (**info).clone()));
+            }
+            symbols.push(Symbol {
+                pid,
+                address,
+                func: Ok(func),
+            });
+        }
+        self.take(Input::Symbols(symbols));
+    }
+
+    /// What the recording cost: hits times the calibrated cost of one, against the CPU time of the target.
+    fn cost(&self) -> Cost {
+        let events = self.session.events();
+        let pair = self.costs.entry_and_return;
+        let used = self.cpu.used_ns();
+        let share = |per_call: u64| (events / 2).saturating_mul(per_call) as f64 / used as f64;
+        Cost {
+            target_share: (used > 0 && events > 0)
+                .then(|| (share(pair.hot_ns), share(pair.cold_ns))),
+            collector_cpu_ns: Some(own_cpu_ns()),
+        }
+    }
+}
+
+/// All addresses without a name for one reason are one line of every table.
+fn nameless(reason: UnknownReason) -> FunctionInfo {
+    FunctionInfo {
+        name: format!("<{}>", reason.word()),
+        raw_name: String::new(),
+        module: "?".into(),
+        path: String::new(),
+        file: None,
+        line: None,
+        language: Language::Native,
+        build_id: String::new(),
+        file_offset: 0,
+        size: 0,
+        site_delta: 0,
+        exit: ExitStrategy::None,
+        exit_reason: String::new(),
+        unknown: Some(reason),
+        ordinal: 0,
+    }
+}
+
+fn own_cpu_ns() -> u64 {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    u64::try_from(used.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(used.tv_nsec).unwrap_or(0)
+}
+
+fn say_summary(summary: &Summary, report: &Report, output: &Output) -> Result<()> {
+    let stream = output.stderr();
+    let page = sink::Page {
+        width: stream.width,
+        style: sink::Style {
+            color: stream.color,
+        },
+    };
+    let mut text = Vec::new();
+    sink::summary::write(summary, &report.doubts, page, &mut text)?;
+    output.say(String::from_utf8_lossy(&text).trim_end());
+    Ok(())
+}
+
+impl Finished {
+    /// Writes the summary as JSON, if it was asked for: with `-- CMD` the exit code is the command's, this tells the rest.
+    pub(super) fn write_summary(
+        &self,
+        outputs: &plan::Outputs,
+        child: Option<ChildExit>,
+    ) -> Result<()> {
+        let Some(path) = &outputs.summary else {
+            return Ok(());
+        };
+        let summary = &self.summary;
+        let (ran, never_ran, not_watched) = summary.functions;
+        let (code, signal) = match child {
+            Some(ChildExit::Code(code)) => (Some(code), None),
+            Some(ChildExit::Signal(signal)) => (None, Some(signal)),
+            None => (None, None),
+        };
+        let json = serde_json::json!({
+            "schema": "scalpel.summary/1",
+            "pid": summary.pid,
+            "command": summary.command,
+            "child": {"code": code, "signal": signal},
+            "partial": self.partial,
+            "duration_ns": summary.duration_ns,
+            "events": summary.events,
+            "samples": summary.samples,
+            "lost": summary.lost.0,
+            "lost_share": summary.lost.1,
+            "functions": {"ran": ran, "never_ran": never_ran, "not_watched": not_watched, "switched_off": summary.bounded},
+            "edges": summary.edges,
+            "threads": summary.threads,
+            "unknown_share": self.report.unknown_share,
+            "match_rate": summary.match_rate,
+            "overhead": {
+                "target_share_low": summary.cost.target_share.map(|(low, _)| low),
+                "target_share_high": summary.cost.target_share.map(|(_, high)| high),
+                "collector_cpu_ns": summary.cost.collector_cpu_ns,
+            },
+            "doubts": self.report.doubts,
+        });
+        let mut bytes = serde_json::to_vec_pretty(&json)?;
+        bytes.push(b'\n');
+        write_private(path, &bytes)?;
+        Ok(())
+    }
+}

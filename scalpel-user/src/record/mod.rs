@@ -1,0 +1,257 @@
+//! `record`: makes a recording. Takes hold of the target, attaches, drives the session until the end, writes the genome.
+//!
+//! Must not know stages: everything that happens goes through `Session::feed`, as in a replay.
+
+mod finish;
+mod live;
+mod names;
+mod outputs;
+mod probes;
+mod stop;
+mod subject;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::caps::{Abilities, Attach as AttachBy};
+use crate::event::MonoTime;
+use crate::exit::Outcome;
+use crate::function::FunctionTable;
+use crate::host;
+use crate::image::KernelRelease;
+use crate::input::{Input, RunInfo};
+use crate::kernel::{Kernel, LoadOptions, Mechanism};
+use crate::output::Output;
+use crate::plan::{Attach, RecordPlan, Target};
+use crate::target::ChildExit;
+
+use live::Live;
+use outputs::Outputs;
+use probes::{Limits, Probes};
+use stop::Stopper;
+use subject::Subject;
+
+/// Probes of the perf mechanism when no functions were named: each costs a descriptor and closes slowly.
+const PERF_PROBES: usize = 500;
+
+/// How long a command may take to end after its recording was interrupted.
+const CHILD_GRACE: Duration = Duration::from_secs(5);
+
+/// Records as planned.
+pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outcome> {
+    let facts = host::facts();
+    let kernel_release = KernelRelease::parse(&facts.release_text);
+    let mut subject = Subject::open(&plan.target)?;
+    output.detail(&format!("looking for functions of {}", subject.command));
+    let surveys = subject.surveys(plan, kernel_release)?;
+    let mechanism = mechanism(plan, able)?;
+    let mut functions = FunctionTable::new();
+    let limits = Limits {
+        most: most(plan, mechanism),
+        pid_filter: subject
+            .only_pid()
+            .filter(|_| !plan.subprocesses && able.pid_filter.choice),
+    };
+    let probes = probes::requests(&surveys, &mut functions, limits);
+    announce(plan, &probes, output);
+    if plan.dry_run {
+        return Ok(Outcome::Done);
+    }
+    let outputs = Outputs::create(&plan.outputs)?;
+    let info = run_info(plan, &subject, &facts.release_text, able);
+    let mut live = Live::start(plan, info, mechanism, functions.len(), &subject, outputs)?;
+    for survey in &surveys {
+        live.unread(&survey.unread)?;
+    }
+    let stopper = Stopper::start(plan.duration)?;
+    live.attach(probes, output)?;
+    if let Some(spawned) = &mut subject.spawned {
+        spawned.release()?;
+    }
+    output.say(&format!(
+        "recording {} (pid {}); Ctrl-C ends it",
+        subject.command,
+        subject.main_pid()
+    ));
+    live.until_the_end(&subject, &stopper)?;
+    let finished = live.finish(output, plan.outputs.max_loss)?;
+    let child = wait_for_child(&mut subject, &stopper, output)?;
+    finished.write_summary(&plan.outputs, child)?;
+    Ok(outcome(child, &finished))
+}
+
+fn outcome(child: Option<ChildExit>, finished: &finish::Finished) -> Outcome {
+    match child {
+        Some(exit) => Outcome::Child(exit.code()),
+        None if finished.partial => Outcome::Partial,
+        None => Outcome::Done,
+    }
+}
+
+/// With `-- CMD` our exit code is the command's, so we stay until it ends; after a signal it has a few seconds.
+fn wait_for_child(
+    subject: &mut Subject,
+    stopper: &Stopper,
+    output: &Output,
+) -> Result<Option<ChildExit>> {
+    let Some(spawned) = &mut subject.spawned else {
+        return Ok(None);
+    };
+    if let Some(exit) = spawned.try_wait()? {
+        return Ok(Some(exit));
+    }
+    let pid = spawned.process().pid();
+    let interrupted = stopper.signal();
+    if let Some(signal) = interrupted {
+        // From a terminal the command got it too; a second one does not hurt, and `kill` reached only us.
+        spawned.forward(signal).context("passing the signal on")?;
+    } else {
+        output.say(&format!(
+            "the recording has ended, its probes are gone; waiting for pid {pid} to end"
+        ));
+    }
+    let mut waited = Duration::ZERO;
+    loop {
+        if let Some(exit) = spawned.try_wait()? {
+            return Ok(Some(exit));
+        }
+        let again = stopper.signals() > usize::from(interrupted.is_some());
+        if again || (interrupted.is_some() && waited >= CHILD_GRACE) {
+            output.warn(&format!("pid {pid} is left running, without probes"));
+            return Ok(Some(ChildExit::Signal(2)));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        waited += Duration::from_millis(20);
+    }
+}
+
+fn mechanism(plan: &RecordPlan, able: &Abilities) -> Result<Mechanism> {
+    let multi = if able.session.choice {
+        Mechanism::Session
+    } else {
+        Mechanism::Multi
+    };
+    match (plan.measurement.attach, able.attach.choice) {
+        (Attach::Perf, _) | (Attach::Auto, AttachBy::Perf) => Ok(Mechanism::Perf),
+        (_, AttachBy::Multi) => Ok(multi),
+        (Attach::Multi, AttachBy::Perf) => {
+            anyhow::bail!(
+                "--attach multi cannot be done here: {}; leave it out to attach by perf",
+                able.attach.reason
+            )
+        }
+    }
+}
+
+fn most(plan: &RecordPlan, mechanism: Mechanism) -> Option<(usize, &'static str)> {
+    let asked = plan.choice.max_probes.map(|most| (most, "--max-probes"));
+    if asked.is_none() && plan.choice.include.is_empty() && mechanism == Mechanism::Perf {
+        return Some((
+            PERF_PROBES,
+            "the limit of perf uprobes; name functions with -f",
+        ));
+    }
+    asked
+}
+
+fn announce(plan: &RecordPlan, probes: &Probes, output: &Output) {
+    let count = probes.requests.len();
+    let exits = probes::with_exits(&probes.requests);
+    let left_out = probes.bounds.len();
+    let mut text = format!("{count} functions to probe, {exits} of them with their exits");
+    if left_out > 0 {
+        text.push_str(&format!("; {left_out} left out"));
+    }
+    if plan.dry_run {
+        text.push_str(
+            "; nothing was attached (--dry-run); `scalpel-ebpf list sites` shows each decision",
+        );
+    }
+    output.say(&text);
+}
+
+fn run_info(plan: &RecordPlan, subject: &Subject, release: &str, able: &Abilities) -> RunInfo {
+    let uname = rustix::system::uname();
+    let hz = if able.returns_while_sampling.choice {
+        plan.measurement.sample_hz
+    } else {
+        0
+    };
+    RunInfo {
+        uuid: uuid::Uuid::new_v4().to_string(),
+        pid: subject.main_pid(),
+        command: subject.command.clone(),
+        host: uname.nodename().to_string_lossy().into_owned(),
+        kernel: release.to_owned(),
+        started_unix_ns: unix_ns(),
+        started: now_mono(),
+        mode: if hz > 0 {
+            "trace+sample".into()
+        } else {
+            "trace".into()
+        },
+        version: env!("CARGO_PKG_VERSION").into(),
+        probe_cost_ns: None,
+        sample_hz: hz,
+    }
+}
+
+fn unix_ns() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn now_mono() -> MonoTime {
+    let now = clock_gettime(ClockId::Monotonic);
+    MonoTime(
+        u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000
+            + u64::try_from(now.tv_nsec).unwrap_or(0),
+    )
+}
+
+fn load_options(plan: &RecordPlan, mechanism: Mechanism, functions: usize) -> LoadOptions<'static> {
+    use scalpel_common::kernel::{programs, settings_flags};
+    let mut options = LoadOptions::new(mechanism);
+    if let Some(bytes) = plan.measurement.ring_bytes {
+        options.call_ring_bytes = bytes;
+    }
+    // Libraries mapped later may add functions: room for them, within the limit of the object.
+    options.functions = u32::try_from(functions * 2 + 4096)
+        .unwrap_or(u32::MAX)
+        .min(options.functions);
+    if plan.subprocesses {
+        options.flags |= settings_flags::FOLLOW_FORKS;
+    }
+    if plan.measurement.complete && mechanism == Mechanism::Session {
+        options.session_program = programs::CALL_COMPLETE;
+    }
+    options
+}
+
+fn load(
+    plan: &RecordPlan,
+    mechanism: Mechanism,
+    functions: usize,
+    subject: &Subject,
+) -> Result<Kernel> {
+    let mut kernel = Kernel::load(&load_options(plan, mechanism, functions))?;
+    for process in &subject.processes {
+        kernel.watch(process.pid(), process.start_time())?;
+    }
+    kernel.observe()?;
+    Ok(kernel)
+}
+
+/// What a note says about a target whose start could not be watched.
+fn start_note(target: &Target) -> Option<Input> {
+    match target {
+        Target::Comm(name) => Some(Input::Note(format!(
+            "processes named {name} that started after the recording began are not in it"
+        ))),
+        _ => None,
+    }
+}

@@ -1,0 +1,196 @@
+//! What the processes of a recording have mapped, with the files held open: so that addresses can be named at the end,
+//! also of a process that is gone and of files that were deleted.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::event::{Control, MonoTime, Pid};
+use crate::function::UnknownReason;
+use crate::survey::ImageReader;
+use crate::symbol::{Backing, Mapping, Named, Symbolizer};
+use crate::target::{self, MappedImage, Process};
+
+/// Mappings that came this long before an exec may be its own: the kernel reports them first.
+const EXEC_WINDOW_NS: u64 = 1_000_000_000;
+
+/// Mappings and files.
+pub(super) struct Names {
+    symbolizer: Symbolizer,
+    held: FxHashMap<PathBuf, Arc<File>>,
+    seen: FxHashSet<(Pid, String)>,
+    recent: Vec<(Pid, Control)>,
+    inner_pids: FxHashMap<Pid, Pid>,
+}
+
+impl Names {
+    /// Nothing mapped yet.
+    pub(super) fn new() -> Self {
+        Self {
+            symbolizer: Symbolizer::new(Box::new(ImageReader)),
+            held: FxHashMap::default(),
+            seen: FxHashSet::default(),
+            recent: Vec::new(),
+            inner_pids: FxHashMap::default(),
+        }
+    }
+
+    /// Takes over what a process has mapped now, and says it as controls.
+    pub(super) fn describe(&mut self, process: &Process, time: MonoTime) -> Vec<Control> {
+        let pid = process.pid();
+        if let Some(&inner) = process.status().unwrap_or_default().namespace_pids.last() {
+            self.inner_pids.insert(pid, Pid(inner));
+        }
+        for image in process.images().unwrap_or_default() {
+            self.hold(&image);
+        }
+        let maps = process.maps().unwrap_or_default();
+        let controls: Vec<Control> = maps
+            .iter()
+            .filter(|mapping| mapping.executable)
+            .map(|mapping| control(pid, mapping, time))
+            .collect();
+        for control in &controls {
+            self.map(pid, control);
+            if let Control::Map { path, .. } = control {
+                self.seen.insert((pid, path.clone()));
+            }
+        }
+        controls
+    }
+
+    fn hold(&mut self, image: &MappedImage) {
+        if let Ok(file) = &image.file {
+            self.held.insert(image.path.clone(), Arc::clone(file));
+        }
+    }
+
+    /// Keeps up with the processes.
+    pub(super) fn control(&mut self, control: &Control) {
+        match control {
+            Control::Map { pid, .. } => {
+                self.map(*pid, control);
+                self.recent.push((*pid, control.clone()));
+            }
+            Control::Fork { parent, child, .. } if parent != child => {
+                self.symbolizer.fork(*parent, *child)
+            }
+            Control::Exec { pid, .. } => self.symbolizer.exec(*pid),
+            Control::Fork { .. } | Control::Exit { .. } => {}
+        }
+    }
+
+    fn map(&mut self, pid: Pid, control: &Control) {
+        let Control::Map {
+            start,
+            end,
+            offset,
+            path,
+            ..
+        } = control
+        else {
+            return;
+        };
+        let backing = match path.as_str() {
+            "[vdso]" => Backing::Vdso,
+            text if text.starts_with('/') => {
+                Backing::File(PathBuf::from(text), self.file(pid, Path::new(text)))
+            }
+            _ => Backing::Anonymous,
+        };
+        self.symbolizer.map(
+            pid,
+            Mapping {
+                start: start.0,
+                end: end.0,
+                offset: *offset,
+                backing,
+            },
+        );
+    }
+
+    fn file(&mut self, pid: Pid, path: &Path) -> Result<Arc<File>, UnknownReason> {
+        if let Some(file) = self.held.get(path) {
+            return Ok(Arc::clone(file));
+        }
+        let opened = open(pid, path)
+            .map(Arc::new)
+            .map_err(|error| UnknownReason::FileGone(error.to_string()));
+        if let Ok(file) = &opened {
+            self.held.insert(path.to_owned(), Arc::clone(file));
+        }
+        opened
+    }
+
+    /// Whether a process maps this file for the first time.
+    pub(super) fn is_new_file(&mut self, pid: Pid, path: &str) -> bool {
+        path.starts_with('/') && self.seen.insert((pid, path.to_owned()))
+    }
+
+    /// The bytes of a mapped file.
+    pub(super) fn content(&mut self, pid: Pid, path: &str) -> Option<Vec<u8>> {
+        use std::os::unix::fs::FileExt;
+        let file = self.file(pid, Path::new(path)).ok()?;
+        let length = usize::try_from(file.metadata().ok()?.len()).ok()?;
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, 0).ok()?;
+        Some(bytes)
+    }
+
+    /// The mappings that an exec made, for a process that is gone already.
+    pub(super) fn maps_before_exec(&mut self, pid: Pid, exec: MonoTime) -> Vec<Control> {
+        let window = exec.0.saturating_sub(EXEC_WINDOW_NS)..=exec.0;
+        let own = |(of, control): &(Pid, Control)| *of == pid && window.contains(&control.time().0);
+        let maps = self
+            .recent
+            .iter()
+            .filter(|entry| own(entry))
+            .map(|(_, control)| control.clone())
+            .collect();
+        self.recent.retain(|(of, _)| *of != pid);
+        maps
+    }
+
+    /// Before the processes end: keeps what is only readable while they live.
+    pub(super) fn keep_perf_maps(&mut self) {
+        for (&pid, &inner) in &self.inner_pids {
+            self.symbolizer.keep_perf_map(pid, inner);
+        }
+    }
+
+    /// Names addresses of one process.
+    pub(super) fn resolve(&mut self, pid: Pid, addresses: &[u64]) -> Vec<Named> {
+        self.symbolizer.resolve(pid, addresses)
+    }
+}
+
+/// As the process sees it; by our own root if it is gone.
+fn open(pid: Pid, path: &Path) -> io::Result<File> {
+    let inside = path.strip_prefix("/").unwrap_or(path);
+    File::open(
+        Path::new("/proc")
+            .join(pid.0.to_string())
+            .join("root")
+            .join(inside),
+    )
+    .or_else(|_gone| File::open(path))
+}
+
+fn control(pid: Pid, mapping: &target::Mapping, time: MonoTime) -> Control {
+    let path = match &mapping.backing {
+        target::Backing::File { path, .. } => path.to_string_lossy().into_owned(),
+        target::Backing::Anonymous { name } if name.is_empty() => "[anonymous]".to_owned(),
+        target::Backing::Anonymous { name } | target::Backing::Kernel { name } => name.clone(),
+    };
+    Control::Map {
+        time,
+        pid,
+        start: mapping.start,
+        end: mapping.end,
+        offset: mapping.offset,
+        path,
+    }
+}

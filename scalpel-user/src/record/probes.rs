@@ -1,0 +1,134 @@
+//! From what was chosen to what is asked of the kernel: ids, requests, and the functions left out, with the reason.
+
+use std::cmp::Reverse;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::event::{FuncId, Pid};
+use crate::function::{ExitStrategy, FunctionInfo, FunctionTable};
+use crate::image::SiteCost;
+use crate::input::Bound;
+use crate::kernel::attach::{ProbedFile, SiteRequest};
+use crate::survey::{Chosen, Survey};
+
+/// What will be attached.
+#[derive(Debug, Default)]
+pub(super) struct Probes {
+    /// Requests, one a function.
+    pub requests: Vec<SiteRequest>,
+    /// Functions that will not be watched.
+    pub bounds: Vec<Bound>,
+    /// Functions new to the table, to be logged before the first event.
+    pub defined: Vec<(FuncId, FunctionInfo)>,
+    /// Functions whose return probe must go when something that throws is mapped.
+    pub conditional: Vec<FuncId>,
+    /// Files that could not be held open, with the reason.
+    pub unopened: Vec<(PathBuf, String)>,
+}
+
+/// Limits on the choice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Most functions to probe, and the name of the limit.
+    pub most: Option<(usize, &'static str)>,
+    /// Kernel pid filter for files that strangers map too.
+    pub pid_filter: Option<Pid>,
+}
+
+/// Gives each chosen function its id and turns it into a request.
+pub(super) fn requests(
+    surveys: &[Survey],
+    functions: &mut FunctionTable,
+    limits: Limits,
+) -> Probes {
+    let mut probes = Probes::default();
+    for image in surveys.iter().flat_map(|survey| &survey.images) {
+        let file = match image.file.try_clone() {
+            Ok(file) => Arc::new(ProbedFile::new(file, image.path.clone())),
+            Err(error) => {
+                probes
+                    .unopened
+                    .push((image.path.clone(), error.to_string()));
+                continue;
+            }
+        };
+        for chosen in &image.chosen {
+            let known = functions.len();
+            let func = functions.insert(chosen.info.clone());
+            if functions.len() > known {
+                let info = functions
+                    .get(func)
+                    .map_or_else(|| chosen.info.clone(), |info| (**info).clone());
+                probes.defined.push((func, info));
+            }
+            match &chosen.site {
+                Ok(site) => {
+                    if chosen.rests_on_nothing_thrown {
+                        probes.conditional.push(func);
+                    }
+                    probes.requests.push(SiteRequest {
+                        func,
+                        file: Arc::clone(&file),
+                        offset: site.offset,
+                        stepped: site.cost == SiteCost::SingleStepped,
+                        exit: chosen.info.exit,
+                        ret_offsets: chosen.ret_offsets.clone(),
+                        heat: heat(chosen),
+                        pid_filter: if image.main { None } else { limits.pid_filter },
+                    });
+                }
+                Err(reason) => probes.bounds.push(Bound {
+                    func,
+                    since: None,
+                    reason: reason.clone(),
+                }),
+            }
+        }
+    }
+    cut(&mut probes, limits.most);
+    probes
+}
+
+/// Keeps the largest functions: they say most about a program and are called least.
+fn cut(probes: &mut Probes, most: Option<(usize, &'static str)>) {
+    let Some((most, limit)) = most else { return };
+    if probes.requests.len() <= most {
+        return;
+    }
+    probes
+        .requests
+        .sort_by_key(|request| Reverse(Reverse(request.heat)));
+    for request in probes.requests.drain(most..) {
+        let reason = format!("left out by {limit}");
+        probes.bounds.push(Bound {
+            func: request.func,
+            since: None,
+            reason,
+        });
+    }
+}
+
+/// Small functions are called most, as a rule; what only runs once is cold.
+fn heat(chosen: &Chosen) -> u8 {
+    if matches!(
+        chosen.info.raw_name.as_str(),
+        "main" | "_start" | "_init" | "_fini"
+    ) {
+        return 0;
+    }
+    let log2 = u64::BITS - chosen.info.size.max(1).leading_zeros();
+    u8::try_from(240u32.saturating_sub(12 * log2)).unwrap_or(0)
+}
+
+/// How many of the requests see their calls end.
+pub(super) fn with_exits(requests: &[SiteRequest]) -> usize {
+    requests
+        .iter()
+        .filter(|request| {
+            matches!(
+                request.exit,
+                ExitStrategy::Return | ExitStrategy::RetOffsets
+            )
+        })
+        .count()
+}

@@ -1,0 +1,101 @@
+//! Who is recorded: running processes, or a command that is held until its probes are in place.
+
+use anyhow::{Context, Result};
+
+use crate::event::Pid;
+use crate::image::KernelRelease;
+use crate::plan::{RecordPlan, Target};
+use crate::survey::{self, Question, Survey};
+use crate::target::{Process, Spawned, by_comm};
+
+/// The processes of a recording.
+#[derive(Debug)]
+pub(super) struct Subject {
+    /// The processes watched from the start.
+    pub processes: Vec<Process>,
+    /// The command that we started, if we did.
+    pub spawned: Option<Spawned>,
+    /// Command name, or command line.
+    pub command: String,
+}
+
+impl Subject {
+    /// Takes hold of what the plan names; a command is forked and held before its exec.
+    pub(super) fn open(target: &Target) -> Result<Self> {
+        match target {
+            Target::Pids(pids) => {
+                let open = |&pid: &Pid| Process::open(pid);
+                Ok(Self::of(
+                    pids.iter().map(open).collect::<Result<Vec<_>, _>>()?,
+                ))
+            }
+            Target::Comm(name) => Ok(Self::of(by_comm(name)?)),
+            Target::Command(line) => {
+                let spawned = Spawned::start(&line.program, &line.args)?;
+                let words = std::iter::once(&line.program).chain(&line.args);
+                let command = words
+                    .map(|word| word.to_string_lossy())
+                    .collect::<Vec<_>>()
+                    .join(" ");
+                Ok(Self {
+                    processes: vec![spawned.process().clone()],
+                    spawned: Some(spawned),
+                    command,
+                })
+            }
+        }
+    }
+
+    fn of(processes: Vec<Process>) -> Self {
+        let command = processes
+            .first()
+            .map(|process| process.name().to_owned())
+            .unwrap_or_default();
+        Self {
+            processes,
+            spawned: None,
+            command,
+        }
+    }
+
+    /// The process that the recording is named after.
+    pub(super) fn main_pid(&self) -> Pid {
+        self.processes.first().map(Process::pid).unwrap_or_default()
+    }
+
+    /// Pids of all.
+    pub(super) fn pids(&self) -> Vec<Pid> {
+        self.processes.iter().map(Process::pid).collect()
+    }
+
+    /// The only pid, if there is one only.
+    pub(super) fn only_pid(&self) -> Option<Pid> {
+        if let [process] = self.processes.as_slice() {
+            Some(process.pid())
+        } else {
+            None
+        }
+    }
+
+    /// What there is to probe, one survey a process.
+    pub(super) fn surveys(&self, plan: &RecordPlan, kernel: KernelRelease) -> Result<Vec<Survey>> {
+        let question = Question {
+            choice: &plan.choice,
+            exits: plan.measurement.exits,
+            kernel,
+        };
+        if let Some(spawned) = &self.spawned {
+            return Ok(vec![survey::of_program(spawned.programs(), &question)?]);
+        }
+        let surveyed = |process: &Process| {
+            survey::of_process(process, &question)
+                .with_context(|| format!("process {} ({})", process.pid(), process.name()))
+        };
+        self.processes.iter().map(surveyed).collect()
+    }
+
+    /// Whether every process has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        !self.processes.iter().any(Process::is_alive)
+    }
+}

@@ -1,0 +1,206 @@
+//! The only wiring of the stages: every input of a recording, live or replayed, goes through [`Session::feed`].
+//!
+//! Pure: whoever drives it has the clock, the files and the processes.
+
+use rustc_hash::FxHashMap;
+use scalpel_common::kernel::LossClass;
+
+use crate::decode::Census;
+use crate::event::{FuncId, MonoTime, Pid};
+use crate::function::{FunctionInfo, FunctionTable};
+use crate::genome::assemble::Assembly;
+use crate::genome::{Counter, Genome};
+use crate::input::{Input, Loss, RunInfo, Symbol};
+use crate::order::{Order, Released};
+use crate::stack::{Builder, Options};
+
+/// The stream says nothing about the run it belongs to.
+#[derive(Debug, thiserror::Error)]
+#[error("the recording is empty: it was cut before its first record was written")]
+pub struct NoRun;
+
+/// A recording on its way to a genome.
+#[derive(Debug)]
+pub struct Session {
+    run: Option<RunInfo>,
+    functions: FunctionTable,
+    order: Order,
+    builder: Builder,
+    assembly: Assembly,
+    census: Census,
+    symbols: FxHashMap<(Pid, u64), FuncId>,
+    recursion_misses: u64,
+    heard: MonoTime,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Session {
+    /// Nothing heard yet.
+    pub fn new() -> Self {
+        Self {
+            run: None,
+            functions: FunctionTable::new(),
+            order: Order::new(),
+            builder: Builder::new(Options::default()),
+            assembly: Assembly::new(),
+            census: Census::default(),
+            symbols: FxHashMap::default(),
+            recursion_misses: 0,
+            heard: MonoTime(0),
+        }
+    }
+
+    /// Takes one input.
+    pub fn feed(&mut self, input: Input) {
+        match input {
+            Input::Run(run) => self.begin(run),
+            Input::Function(func, info) => self.define(func, info),
+            Input::Events(events) => {
+                self.census.note(&events);
+                self.heard = self
+                    .heard
+                    .max(MonoTime(events.last().map_or(0, |event| event.time)));
+                self.order.events(&events);
+            }
+            Input::Sample(sample) => self.order.sample(sample),
+            Input::Control(control) => {
+                self.heard = self.heard.max(control.time());
+                self.builder.control(&control);
+                self.order.control(&control);
+            }
+            Input::Drained(until) => {
+                self.heard = self.heard.max(until);
+                let builder = &mut self.builder;
+                self.order
+                    .drained(until, &mut |released| apply(builder, released));
+            }
+            Input::Losses(losses) => self.losses(&losses),
+            Input::Bound(bound) => self.assembly.bound(bound),
+            Input::Symbols(symbols) => self.name(symbols),
+            Input::ThreadName(pid, tid, name) => self.builder.thread_name(pid, tid, &name),
+            Input::Note(note) => self.assembly.note(note),
+            Input::End(time) => self.assembly.ended(time),
+        }
+    }
+
+    /// The functions defined so far.
+    pub const fn functions(&self) -> &FunctionTable {
+        &self.functions
+    }
+
+    /// Events heard so far.
+    pub const fn events(&self) -> u64 {
+        self.census.events
+    }
+
+    /// No event comes any more: releases all, and tells which addresses have to be named before [`Session::finish`].
+    pub fn settle(&mut self) -> Vec<(Pid, u64)> {
+        let builder = &mut self.builder;
+        self.order.finish(&mut |released| apply(builder, released));
+        let named = |address: &(Pid, u64)| !self.symbols.contains_key(address);
+        self.builder.addresses().into_iter().filter(named).collect()
+    }
+
+    /// The genome of everything heard.
+    pub fn finish(mut self) -> Result<Genome, NoRun> {
+        self.settle();
+        let run = self.run.take().ok_or(NoRun)?;
+        self.assembly.heard(self.heard.max(run.started));
+        let counters = [
+            (Counter::ZeroIds, self.census.zero_func),
+            (
+                Counter::DecodeFaults,
+                self.census.bad_records + self.census.unknown_kind + self.census.unknown_source,
+            ),
+            (Counter::LateEvents, self.order.late()),
+            (Counter::RecursionMisses, self.recursion_misses),
+        ];
+        for (counter, count) in counters {
+            self.assembly.count(counter, count);
+        }
+        let symbols = self.symbols;
+        let end = self.heard.max(run.started);
+        let tree = self.builder.finish(end, &mut |pid, address| {
+            symbols.get(&(pid, address)).copied()
+        });
+        Ok(self.assembly.finish(run, self.functions, tree))
+    }
+
+    fn begin(&mut self, run: RunInfo) {
+        self.heard = self.heard.max(run.started);
+        self.builder = Builder::new(Options {
+            start: run.started,
+            ..Options::default()
+        });
+        for (probe, spots) in blind_spots(&run) {
+            for spot in spots {
+                self.assembly.blind_spot(probe, spot);
+            }
+        }
+        self.run = Some(run);
+    }
+
+    fn define(&mut self, func: FuncId, info: FunctionInfo) {
+        self.builder.function(func, &info);
+        self.functions.define(func, info);
+    }
+
+    fn losses(&mut self, losses: &[Loss]) {
+        let missed = losses
+            .iter()
+            .filter(|loss| loss.class == LossClass::RecursionMiss);
+        self.recursion_misses = missed
+            .map(|loss| loss.count)
+            .sum::<u64>()
+            .max(self.recursion_misses);
+        self.assembly.losses(losses);
+    }
+
+    fn name(&mut self, symbols: Vec<Symbol>) {
+        for symbol in symbols {
+            if let Ok(func) = symbol.func {
+                self.symbols.insert((symbol.pid, symbol.address), func);
+            }
+        }
+    }
+}
+
+fn apply(builder: &mut Builder, released: Released<'_>) {
+    match released {
+        Released::Events(events) => builder.events(events),
+        Released::Gap { pid, tid, lost } => builder.gap(pid, tid, lost),
+        Released::Sample(sample) => builder.sample(&sample),
+        Released::ThreadEnded { time, pid, tid } => builder.thread_ended(time, pid, tid),
+        Released::Executed { time, pid } => builder.executed(time, pid),
+    }
+}
+
+/// What the mechanisms in use cannot see, so that *did not run* and *could not be seen* stay apart.
+fn blind_spots(run: &RunInfo) -> Vec<(&'static str, &'static [&'static str])> {
+    let mut spots: Vec<(&'static str, &'static [&'static str])> = Vec::new();
+    if run.mode.contains("trace") {
+        spots.push((
+            "uprobe",
+            &[
+                "inlined functions have no entry of their own",
+                "code without a file behind it (JIT, generated) cannot be probed",
+                "calls that began before the probes were attached are not counted",
+            ],
+        ));
+    }
+    if run.sample_hz > 0 {
+        spots.push((
+            "sampler",
+            &[
+                "a function that runs for less than a sampling period may never be hit",
+                "code without frame pointers hides its callers",
+            ],
+        ));
+    }
+    spots
+}

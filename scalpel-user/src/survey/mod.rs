@@ -1,0 +1,237 @@
+//! What there is to probe in a target: its images opened, functions chosen, sites and exits decided.
+//!
+//! Serves `record` and `list`. Attaches nothing and must not know how attaching works.
+
+mod chosen;
+mod libraries;
+mod reader;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::image::{
+    DebugFiles, Image, ImageError, KernelRelease, Pattern, ProcessFacts, SelectError, near_misses,
+};
+use crate::plan::words;
+use crate::plan::{Choice, Exits};
+use crate::target::{MappedImage, Process, TargetError};
+
+pub use chosen::{Chosen, Surveyed};
+pub use libraries::needed_by;
+pub use reader::ImageReader;
+
+/// Nothing could be chosen.
+#[derive(Debug, thiserror::Error)]
+pub enum SurveyError {
+    /// The process ended, or may not be looked at.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// A pattern does not compile.
+    #[error(transparent)]
+    Pattern(#[from] SelectError),
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file, as the target sees it.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file is not an ELF file with code.
+    #[error("cannot probe {}", path.display())]
+    Image {
+        /// The file, as the target sees it.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: ImageError,
+    },
+    /// No mapped file matches `--lib`.
+    #[error("--lib {glob}: no mapped file matches; mapped are: {mapped}")]
+    NoLibrary {
+        /// The glob.
+        glob: String,
+        /// The files there are.
+        mapped: String,
+    },
+    /// No function matches a pattern.
+    #[error("-f {pattern}: no function of {place} matches{hint}")]
+    NoFunction {
+        /// The pattern.
+        pattern: String,
+        /// The images that were searched.
+        place: String,
+        /// Near misses, or what else to do.
+        hint: String,
+    },
+}
+
+/// An executable file, held open.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Path as the target sees it.
+    pub path: PathBuf,
+    /// The file.
+    pub file: Arc<File>,
+    /// It is the program itself: files private to the target are watched without a pid filter.
+    pub main: bool,
+}
+
+/// What was decided for a target.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// The images that have chosen functions.
+    pub images: Vec<Surveyed>,
+    /// Mapped files that could not be read, with the reason: they are not probed, and not known not to throw.
+    pub unread: Vec<(PathBuf, String)>,
+    /// Facts on which the exit decisions rest.
+    pub facts: ProcessFacts,
+}
+
+impl Survey {
+    /// Functions chosen in all images.
+    pub fn functions(&self) -> usize {
+        self.images.iter().map(|image| image.chosen.len()).sum()
+    }
+}
+
+/// What is asked of a survey.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// Which functions.
+    pub choice: &'a Choice,
+    /// How ends are to be seen.
+    pub exits: Exits,
+    /// The running kernel.
+    pub kernel: KernelRelease,
+}
+
+/// Surveys a running process.
+pub fn of_process(process: &Process, question: &Question<'_>) -> Result<Survey, SurveyError> {
+    let status = process.status()?;
+    let facts = ProcessFacts {
+        seccomp: status.seccomp != 0,
+        shadow_stack: status.shadow_stack,
+        kernel: question.kernel,
+        ..ProcessFacts::default()
+    };
+    let mut survey = Survey {
+        facts,
+        ..Survey::default()
+    };
+    let candidates = held(process.images()?, &mut survey.unread);
+    let debug = DebugUnder {
+        root: process.proc_path("root"),
+    };
+    chosen::survey(&mut survey, &candidates, question, &debug)?;
+    Ok(survey)
+}
+
+/// Surveys a program that has not been started: itself and the libraries that its loader will map.
+pub fn of_program(programs: &[PathBuf], question: &Question<'_>) -> Result<Survey, SurveyError> {
+    let mut survey = Survey {
+        facts: ProcessFacts {
+            kernel: question.kernel,
+            ..ProcessFacts::default()
+        },
+        ..Survey::default()
+    };
+    let mut candidates = Vec::new();
+    if let Some(main) = programs.last() {
+        candidates.push(open(main, true)?);
+        for library in needed_by(main) {
+            match open(&library, false) {
+                Ok(candidate) => candidates.push(candidate),
+                Err(error) => survey.unread.push((library, error.to_string())),
+            }
+        }
+    }
+    let debug = DebugUnder {
+        root: PathBuf::from("/"),
+    };
+    chosen::survey(&mut survey, &candidates, question, &debug)?;
+    Ok(survey)
+}
+
+/// Surveys one file, as `list FILE` does: its own facts only.
+pub fn of_file(path: &Path, question: &Question<'_>) -> Result<Survey, SurveyError> {
+    let mut survey = Survey {
+        facts: ProcessFacts {
+            kernel: question.kernel,
+            ..ProcessFacts::default()
+        },
+        ..Survey::default()
+    };
+    let debug = DebugUnder {
+        root: PathBuf::from("/"),
+    };
+    chosen::survey(&mut survey, &[open(path, true)?], question, &debug)?;
+    Ok(survey)
+}
+
+fn open(path: &Path, main: bool) -> Result<Candidate, SurveyError> {
+    let file = File::open(path).map_err(|source| SurveyError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(Candidate {
+        path: path.to_owned(),
+        file: Arc::new(file),
+        main,
+    })
+}
+
+fn held(images: Vec<MappedImage>, unread: &mut Vec<(PathBuf, String)>) -> Vec<Candidate> {
+    let mut candidates = Vec::with_capacity(images.len());
+    for image in images {
+        match image.file {
+            Ok(file) => candidates.push(Candidate {
+                path: image.path,
+                file,
+                main: image.main,
+            }),
+            Err(error) => unread.push((image.path, error.to_string())),
+        }
+    }
+    candidates
+}
+
+/// Separate debug files as the target sees them, through its root.
+struct DebugUnder {
+    root: PathBuf,
+}
+
+impl DebugFiles for DebugUnder {
+    fn open(&self, path: &str) -> Option<Box<dyn AsRef<[u8]>>> {
+        let inside = self.root.join(path.trim_start_matches('/'));
+        let mut bytes = Vec::new();
+        File::open(inside).ok()?.read_to_end(&mut bytes).ok()?;
+        Some(Box::new(bytes))
+    }
+}
+
+fn compiled(patterns: &[words::Pattern]) -> Result<Vec<Pattern>, SelectError> {
+    patterns
+        .iter()
+        .map(|pattern| Pattern::parse(&pattern.to_string()))
+        .collect()
+}
+
+fn hint(images: &[(&Candidate, Image<'_>)], pattern: &str) -> String {
+    let near: Vec<String> = images
+        .iter()
+        .flat_map(|(_, image)| near_misses(image, pattern, 3))
+        .take(5)
+        .collect();
+    if near.is_empty() {
+        "; `scalpel-ebpf list functions` shows what there is, --lib chooses other files".into()
+    } else {
+        format!("; did you mean {}?", near.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Real programs of this machine: what is there is asked, not assumed.
+
+use super::*;
+use crate::event::Pid;
+use crate::plan::words::Pattern as Word;
+
+fn choice(include: &[&str], libs: &[&str]) -> Choice {
+    Choice {
+        include: include
+            .iter()
+            .map(|text| text.parse::<Word>().unwrap())
+            .collect(),
+        exclude: Vec::new(),
+        libs: libs.iter().map(ToString::to_string).collect(),
+        max_probes: None,
+    }
+}
+
+fn ask<T>(choice: &Choice, survey: impl FnOnce(&Question<'_>) -> T) -> T {
+    survey(&Question {
+        choice,
+        exits: Exits::Default,
+        kernel: KernelRelease(6, 18, 0),
+    })
+}
+
+#[test]
+fn our_own_process_is_a_rust_program_whose_main_image_is_chosen() {
+    let process = Process::open(Pid(std::process::id())).unwrap();
+    let survey = ask(&choice(&[], &[]), |question| of_process(&process, question)).unwrap();
+    assert_eq!(survey.images.len(), 1);
+    let image = survey.images.first().unwrap();
+    assert!(image.main && !image.go && image.chosen.len() > 1000);
+    assert!(
+        survey
+            .facts
+            .throwing_images
+            .iter()
+            .any(|name| image.path.ends_with(name))
+    );
+}
+
+#[test]
+fn a_library_is_chosen_by_what_people_type() {
+    for glob in ["libc", "libc.so*", "*/libc.so.6"] {
+        let survey = ask(&choice(&["malloc"], &[glob]), |question| {
+            of_program(&["/bin/sh".into()], question)
+        })
+        .unwrap();
+        let names: Vec<&str> = survey
+            .images
+            .iter()
+            .flat_map(|image| &image.chosen)
+            .map(|chosen| chosen.info.name.as_str())
+            .collect();
+        assert!(names.contains(&"malloc"), "{glob}: {names:?}");
+        assert!(survey.images.iter().all(|image| !image.main));
+    }
+}
+
+#[test]
+fn what_matches_nothing_is_named_with_what_there_is() {
+    let error = |include: &[&str], libs: &[&str]| {
+        ask(&choice(include, libs), |question| {
+            of_program(&["/bin/sh".into()], question)
+        })
+        .unwrap_err()
+        .to_string()
+    };
+    assert!(
+        error(&["mallok"], &["libc"]).contains("did you mean"),
+        "{}",
+        error(&["mallok"], &["libc"])
+    );
+    assert!(error(&[], &["libnothing"]).contains("libc.so"));
+}
+
+#[test]
+fn a_file_that_is_no_program_is_refused_with_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    std::fs::write(&path, "just text").unwrap();
+    let error = ask(&choice(&[], &[]), |question| of_file(&path, question)).unwrap_err();
+    assert!(error.to_string().contains("notes.txt"), "{error}");
+}
