@@ -31,8 +31,8 @@ pub(super) struct Traits {
     pub(super) touches_return_address: bool,
     /// Loads the stack pointer from elsewhere.
     pub(super) switches_stack: bool,
-    /// Jumps to its own first instruction.
-    pub(super) reentered: bool,
+    /// How many jumps of its own land on its first instruction.
+    pub(super) reentries: u32,
     /// Has, with the stack as at entry, an indirect jump whose targets are not known, or a call that an exception may
     /// leave to a landing pad. (With a frame both land where there is a frame: never in front of a site.)
     pub(super) unresolved_jump: bool,
@@ -229,7 +229,7 @@ impl Pass<'_, '_> {
         let target = instruction.near_branch_target();
         self.flow.landings.set(target);
         if (state.start..state.end).contains(&target) {
-            state.traits.reentered |= !call && target == state.start;
+            state.traits.reentries += u32::from(!call && target == state.start);
             if call && target != state.start {
                 // A call into its own middle begins an activation that is not this function's.
                 state.escape(instruction.ip(), EscapeKind::UnknownTarget { target });

@@ -1,6 +1,7 @@
 //! The decision about every chosen function: where to probe its entry, how to see its end, and why.
 
 use super::exits::{self, ExitPlan, ExitRequest, ProcessFacts};
+use super::flow::Traits;
 use super::probe::SiteCost;
 use super::site::{Chooser, Site, SiteReason, SiteRefusal, Stop};
 use super::text::Disassembler;
@@ -61,13 +62,15 @@ pub fn plan_sites(image: &Image<'_>, functions: &[usize], policy: &ExitPolicy) -
         flow: analysis.flow,
         unwind: analysis.unwind,
         kernel: policy.process.kernel,
+        go: image.is_go(),
     };
     let disassembler = Disassembler::new();
     let planned = functions.iter().filter_map(|&index| {
         let function = image.functions().get(index)?;
         let traits = analysis.flow.traits.get(index)?;
         let site = chooser.choose(function, traits, image.code(function));
-        let site = site.map(|site| confirmed(image, function, site, &disassembler, &chooser));
+        let site =
+            site.map(|site| confirmed(image, function, traits, site, &disassembler, &chooser));
         let exit = match site {
             Ok(_) => exits::decide(image, index, policy.requested, &policy.process),
             Err(_) => ExitPlan::not_probed(),
@@ -85,6 +88,7 @@ pub fn plan_sites(image: &Image<'_>, functions: &[usize], policy: &ExitPolicy) -
 fn confirmed(
     image: &Image<'_>,
     function: &ImageFunction,
+    traits: &Traits,
     site: Site,
     disassembler: &Disassembler,
     chooser: &Chooser<'_>,
@@ -99,7 +103,7 @@ fn confirmed(
         return site;
     }
     let at = function.vaddr + u64::from(site.delta);
-    let entry = chooser.entry(function, image.code(function));
+    let entry = chooser.entry(function, traits, image.code(function));
     entry.map_or(site, |entry| Site {
         reason: SiteReason::NoCheaper(Stop::DecodersDisagree(at)),
         ..entry

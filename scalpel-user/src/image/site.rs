@@ -18,6 +18,9 @@ use super::unwind::{Cfa, Unwind};
 /// How far the search goes: prologues are shorter, and time before the site is not the function's.
 const MAX_DELTA: u64 = 96;
 
+/// Longest way to the growing of a Go stack, in bytes: it saves and restores the argument registers.
+const MAX_DETOUR: usize = 1 << 10;
+
 /// How far a first branch is looked for, in bytes.
 const MAX_BLOCK: usize = 1 << 12;
 
@@ -141,6 +144,8 @@ pub(super) struct Chooser<'a> {
     pub(super) flow: &'a Flow,
     pub(super) unwind: &'a Unwind,
     pub(super) kernel: KernelRelease,
+    /// The image is Go: see [`Search::is_stack_check`].
+    pub(super) go: bool,
 }
 
 impl Chooser<'_> {
@@ -157,24 +162,21 @@ impl Chooser<'_> {
         if looks_like_data(function.vaddr, bytes) {
             return Err(SiteRefusal::LooksLikeData);
         }
-        self.walk(function, traits, bytes).map(|site| Site {
-            reentered: traits.reentered,
-            ..site
-        })
+        self.walk(function, traits, bytes)
     }
 
     /// The first instruction itself, whatever it costs.
-    pub(super) fn entry(&self, function: &ImageFunction, bytes: &[u8]) -> Option<Site> {
+    pub(super) fn entry(
+        &self,
+        function: &ImageFunction,
+        traits: &Traits,
+        bytes: &[u8],
+    ) -> Option<Site> {
         let instruction =
             Decoder::with_ip(64, bytes, function.vaddr, DecoderOptions::NONE).decode();
         let cost =
             probe::judge(&instruction, encoding(&instruction, bytes, 0), self.kernel).ok()?;
-        let search = Search {
-            function,
-            fallback: None,
-            first: None,
-            used_stack: false,
-        };
+        let search = Search::new(function, traits.reentries);
         Some(search.site(&instruction, cost, SiteReason::Entry))
     }
 
@@ -185,12 +187,7 @@ impl Chooser<'_> {
         bytes: &[u8],
     ) -> Result<Site, SiteRefusal> {
         let mut decoder = Decoder::with_ip(64, bytes, function.vaddr, DecoderOptions::NONE);
-        let mut search = Search {
-            function,
-            fallback: None,
-            first: None,
-            used_stack: false,
-        };
+        let mut search = Search::new(function, traits.reentries);
         let stop = loop {
             if !decoder.can_decode() {
                 break Stop::End;
@@ -224,6 +221,10 @@ impl Chooser<'_> {
         let delta = at - search.function.vaddr;
         if let Some(stop) = self.unreachable_once(search.function, at, delta, traits) {
             return Step::Stop(stop);
+        }
+        if self.go && search.is_stack_check(instruction, bytes) {
+            search.pass_stack_check();
+            return Step::Next;
         }
         let encoding = encoding(instruction, bytes, delta);
         match probe::judge(instruction, encoding, self.kernel) {
@@ -290,9 +291,62 @@ struct Search<'a> {
     first: Option<Unprobeable>,
     /// Whether memory below the stack pointer may be in use.
     used_stack: bool,
+    /// How many jumps of the function to its own entry a call may take before it passes the present instruction
+    /// again.
+    reentries: u32,
+    checked_stack: bool,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(function: &'a ImageFunction, reentries: u32) -> Self {
+        Self {
+            function,
+            fallback: None,
+            first: None,
+            used_stack: false,
+            reentries,
+            checked_stack: false,
+        }
+    }
+
+    /// Whether this is the branch by which a Go function whose stack is too small goes to have it grown, to begin
+    /// again at its entry: moves, one call, and a jump to the entry stand there. What follows the branch is passed
+    /// once by each call, the entry twice by some.
+    fn is_stack_check(&self, instruction: &Instruction, bytes: &[u8]) -> bool {
+        let entry = self.function.vaddr;
+        let conditional = instruction.flow_control() == FlowControl::ConditionalBranch;
+        let target = instruction.near_branch_target();
+        let Some(detour) = target
+            .checked_sub(entry)
+            .and_then(|delta| bytes.get(delta as usize..))
+        else {
+            return false;
+        };
+        let mut decoder = Decoder::with_ip(64, detour, target, DecoderOptions::NONE);
+        let mut calls = 0;
+        while conditional && decoder.can_decode() && decoder.position() < MAX_DETOUR {
+            let next = decoder.decode();
+            match next.flow_control() {
+                FlowControl::Next => {}
+                FlowControl::Call => calls += 1,
+                FlowControl::UnconditionalBranch => {
+                    return calls == 1 && next.near_branch_target() == entry;
+                }
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// A probe in front of the check would count some calls twice: those sites are forgotten.
+    fn pass_stack_check(&mut self) {
+        self.fallback = None;
+        if !self.checked_stack {
+            self.reentries = self.reentries.saturating_sub(1);
+            self.checked_stack = true;
+        }
+    }
+
     fn site(&self, instruction: &Instruction, cost: SiteCost, reason: SiteReason) -> Site {
         let delta = instruction.ip() - self.function.vaddr;
         Site {
@@ -301,7 +355,7 @@ impl Search<'_> {
             len: instruction.len() as u8,
             cost,
             reason,
-            reentered: false,
+            reentered: self.reentries > 0,
         }
     }
 

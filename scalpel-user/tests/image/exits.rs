@@ -2,8 +2,8 @@
 
 use scalpel_user::function::ExitStrategy;
 use scalpel_user::image::{
-    ExitPolicy, ExitRequest, Image, KernelRelease, NoDebugFiles, Personality, ProcessFacts,
-    SitePlan, plan_sites,
+    Disassembler, ExitPolicy, ExitRequest, Image, KernelRelease, NoDebugFiles, Personality,
+    ProcessFacts, SitePlan, plan_sites,
 };
 
 use crate::build::{Workshop, assemble, function, has, named};
@@ -368,7 +368,7 @@ fn go_is_recognised_in_the_file_and_never_gets_return_probes() {
         return;
     }
     let workshop = Workshop::new();
-    workshop.source("a.go", "package main\n\n//go:noinline\nfunc leaf(x int) int { return x * 3 }\n\nfunc main() { println(leaf(14)) }\n");
+    workshop.source("a.go", "package main\n\n//go:noinline\nfunc leaf(x int) int { return x * 3 }\n\n//go:noinline\nfunc deep(x int) int { if x == 0 { return 0 }; return deep(x-1) + leaf(x) }\n\nfunc main() { println(deep(14)) }\n");
     for (line, name) in [
         ("go build -o a a.go", "a"),
         ("go build -ldflags=-s -o s a.go", "s"),
@@ -386,6 +386,15 @@ fn go_is_recognised_in_the_file_and_never_gets_return_probes() {
                 &force,
                 ExitStrategy::EntryOnly,
                 "Go moves stacks: a return probe would crash it",
+            );
+            let deep = plan_in(&bytes, "main.deep", &policy(ExitRequest::Default, ALONE));
+            let image = Image::parse(&bytes, name, &NoDebugFiles).unwrap();
+            let text = deep.instruction(&image, &Disassembler::new());
+            let site = deep.site.unwrap();
+            // cmp 0x10(%r14),%rsp ; jbe (grow the stack, begin again) ; push %rbp
+            assert_eq!(
+                (site.delta, text.as_str(), site.reentered),
+                (6, "pushq %rbp", false)
             );
         }
         crate::files::drop_section_headers(&mut bytes);
