@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::caps::{Capability, Facts, Lockdown, Release};
+use crate::caps::{Capability, Facts, Lockdown, Preemption, Release};
 
 /// `PROC_PID_INIT_INO` and `PROC_USER_INIT_INO` of `include/linux/proc_ns.h`: fixed since Linux 3.8.
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
@@ -25,6 +25,11 @@ pub fn facts() -> Facts {
             .filter(|text| text.contains("gVisor"))
             .map(|_| "gVisor".into()),
         virtual_machine: cpuinfo.split_whitespace().any(|word| word == "hypervisor"),
+        preemption: preemption(
+            &uname.version().to_string_lossy(),
+            text("/proc/cmdline").as_deref(),
+            text("/sys/kernel/debug/sched/preempt").as_deref(),
+        ),
         btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
         lockdown: lockdown(text("/sys/kernel/security/lockdown").as_deref()),
         paranoid: number("/proc/sys/kernel/perf_event_paranoid"),
@@ -87,6 +92,42 @@ fn lockdown(text: Option<&str>) -> Lockdown {
     }
 }
 
+/// By what the kernel runs with (`(none) voluntary full lazy`), was told to at boot, or was built for. Of a dynamic
+/// kernel that was told nothing, the build does not tell.
+fn preemption(
+    version: &str,
+    command_line: Option<&str>,
+    debugfs: Option<&str>,
+) -> Option<Preemption> {
+    let model = |word: &str| match word {
+        "none" => Some(Preemption::None),
+        "voluntary" => Some(Preemption::Voluntary),
+        "lazy" => Some(Preemption::Lazy),
+        "full" => Some(Preemption::Full),
+        _ => None,
+    };
+    let running = debugfs.and_then(|text| {
+        text.split_whitespace()
+            .find_map(|word| word.strip_prefix('(')?.strip_suffix(')').and_then(model))
+    });
+    let told = || {
+        command_line?
+            .split_whitespace()
+            .filter_map(|word| model(word.strip_prefix("preempt=")?))
+            .next_back()
+    };
+    let built = || match version
+        .split_whitespace()
+        .find(|word| word.starts_with("PREEMPT"))
+    {
+        Some("PREEMPT_DYNAMIC") => None,
+        Some("PREEMPT_LAZY") => Some(Preemption::Lazy),
+        Some(_) => Some(Preemption::Full),
+        None => Some(Preemption::Voluntary),
+    };
+    running.or_else(told).or_else(built)
+}
+
 fn capabilities() -> BTreeSet<Capability> {
     // Without the answer we are taken to have none: the kernel has the last word anyway.
     let held = ::caps::read(None, ::caps::CapSet::Effective).unwrap_or_default();
@@ -138,6 +179,33 @@ mod tests {
             Lockdown::Confidentiality
         );
         assert_eq!(lockdown(None), Lockdown::Unknown);
+    }
+
+    #[test]
+    fn preemption_is_what_runs_then_what_was_told_then_what_was_built() {
+        let dynamic = "#1 SMP PREEMPT_DYNAMIC Tue";
+        let check =
+            |version, told, running, expect| assert_eq!(preemption(version, told, running), expect);
+        check(
+            dynamic,
+            Some("quiet preempt=full"),
+            Some("(none) voluntary full\n"),
+            Some(Preemption::None),
+        );
+        check(
+            dynamic,
+            Some("preempt=none preempt=lazy quiet"),
+            None,
+            Some(Preemption::Lazy),
+        );
+        check(dynamic, Some("quiet"), None, None);
+        check("#1 SMP PREEMPT_RT Tue", None, None, Some(Preemption::Full));
+        check(
+            "#91-Ubuntu SMP Tue",
+            None,
+            None,
+            Some(Preemption::Voluntary),
+        );
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub struct Facts {
     pub emulated_by: Option<String>,
     /// Running in a virtual machine (the processor's `hypervisor` flag).
     pub virtual_machine: bool,
+    /// When the kernel takes the processor from a task that runs in it.
+    pub preemption: Option<Preemption>,
     /// `/sys/kernel/btf/vmlinux` is there.
     pub btf: bool,
     /// Kernel lockdown.
@@ -53,6 +55,27 @@ pub struct Facts {
     pub root: bool,
     /// The program was refused by trial: what the kernel said to a tiny probe program, if it was asked.
     pub trial: Option<Result<(), String>>,
+}
+
+/// Preemption model of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preemption {
+    /// Only where the task gives it up itself.
+    None,
+    /// As `None`, and at marked places.
+    Voluntary,
+    /// At any place, but late.
+    Lazy,
+    /// At any place.
+    Full,
+}
+
+impl Preemption {
+    /// Whether a BPF program can be interrupted by another task on its processor.
+    pub const fn interrupts_programs(self) -> bool {
+        matches!(self, Self::Lazy | Self::Full)
+    }
 }
 
 /// Kernel lockdown, `/sys/kernel/security/lockdown`.

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::{Facts, Release};
+use super::{Facts, Preemption, Release};
 
 /// What a kernel does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -87,7 +87,9 @@ const RANGES: &[Range] = &[
 /// The hazards of this kernel.
 pub fn hazards(facts: &Facts) -> Vec<Hazard> {
     let applies = |range: &&Range| {
-        facts.release >= range.from && range.fixed.is_none_or(|fixed| facts.release < fixed)
+        facts.release >= range.from
+            && range.fixed.is_none_or(|fixed| facts.release < fixed)
+            && concerns(range.hazard, facts)
     };
     RANGES
         .iter()
@@ -96,14 +98,20 @@ pub fn hazards(facts: &Facts) -> Vec<Hazard> {
         .collect()
 }
 
+/// Whether a fault of the release can show on this host; what is not known may be.
+fn concerns(hazard: Hazard, facts: &Facts) -> bool {
+    hazard != Hazard::PrivateStack || facts.preemption.is_none_or(Preemption::interrupts_programs)
+}
+
 impl Hazard {
     /// What it leads to.
     pub const fn severity(self) -> Severity {
         match self {
-            Self::PrivateStack | Self::OptimizedRedZone | Self::PidFilter => Severity::Handled,
-            Self::SeccompKillsReturns | Self::CallchainRace | Self::ShadowStackReturns => {
-                Severity::Restricts
-            }
+            Self::OptimizedRedZone | Self::PidFilter => Severity::Handled,
+            Self::PrivateStack
+            | Self::SeccompKillsReturns
+            | Self::CallchainRace
+            | Self::ShadowStackReturns => Severity::Restricts,
         }
     }
 
@@ -119,8 +127,9 @@ impl Hazard {
                 "calls are counted by entry only while sampling is on; `--freq 0` gives return probes; 6.13 is repaired",
             ),
             Self::PrivateStack => (
-                "BPF programs of probes can be preempted and share a stack per processor on this kernel",
-                "ours keep their stacks too small for it",
+                "on this kernel a BPF program of a probe uses a stack that belongs to the processor, and can be preempted while \
+                 another begins: with full preemption a crash was reported under load",
+                "where you can choose, boot with preempt=voluntary or preempt=none",
             ),
             Self::OptimizedRedZone => (
                 "a probe on a 5-byte nop writes below the stack pointer at its first hit on this kernel",

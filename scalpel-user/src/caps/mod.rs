@@ -8,7 +8,7 @@ mod hazards;
 mod release;
 
 pub use abilities::{Abilities, Attach, Blocker, Decision, Gate, Sampler};
-pub use facts::{Capability, Facts, Lockdown};
+pub use facts::{Capability, Facts, Lockdown, Preemption};
 pub use hazards::{Hazard, Severity, hazards};
 pub use release::Release;
 

@@ -11,6 +11,7 @@ fn host(release: &str) -> Facts {
         machine: "x86_64".into(),
         emulated_by: None,
         virtual_machine: false,
+        preemption: Some(Preemption::Full),
         btf: true,
         lockdown: Lockdown::None,
         paranoid: Some(2),
@@ -97,6 +98,26 @@ fn hazards_begin_and_end_where_the_kernel_log_says() {
     check("6.10.0", Hazard::PidFilter, false);
     check("6.10.0", Hazard::ShadowStackReturns, true);
     check("6.11.0", Hazard::ShadowStackReturns, false);
+}
+
+#[test]
+fn a_kernel_that_does_not_preempt_does_not_mix_up_stacks() {
+    let check = |preemption: Option<Preemption>, expect: bool| {
+        let facts = Facts {
+            preemption,
+            ..host("6.18.0")
+        };
+        assert_eq!(
+            hazards(&facts).contains(&Hazard::PrivateStack),
+            expect,
+            "{preemption:?}"
+        );
+    };
+    check(Some(Preemption::None), false);
+    check(Some(Preemption::Voluntary), false);
+    check(Some(Preemption::Lazy), true);
+    check(Some(Preemption::Full), true);
+    check(None, true);
 }
 
 fn blocked(change: impl Fn(&mut Facts), gate: Gate, what: &str, next: &str) {

@@ -1,22 +1,26 @@
-//! `doctor`: reads the facts, prints the checks.
+//! `doctor`: reads the facts, tries the programs, prints the checks.
 
-use crate::caps::Abilities;
+use std::io::Read;
+
+use crate::caps::{Abilities, Attach, Facts};
 use crate::doctor::{self, TargetFacts};
 use crate::event::Pid;
 use crate::exit::Outcome;
 use crate::host;
+use crate::image::{Image, NoDebugFiles};
+use crate::kernel::{Kernel, LoadOptions, Mechanism};
 use crate::output::Output;
-use crate::target::Process;
+use crate::target::{MappedImage, Process};
 
 pub(super) fn run(pid: Option<Pid>, as_json: bool, output: &Output) -> anyhow::Result<Outcome> {
     // A wrong pid is an error of its own, before anything is said about the host.
     let process = pid.map(Process::open).transpose()?;
-    let facts = host::facts();
+    let facts = tried(host::facts());
     let able = Abilities::of(&facts);
     let on_host = doctor::check_host(&facts, &able);
     let target = process
         .as_ref()
-        .map(|process| TargetFacts::read(process, |_| None))
+        .map(|process| TargetFacts::read(process, made_by_go))
         .transpose()?;
     let on_process = target.map(|target| doctor::check_process(&target, &able));
 
@@ -38,4 +42,50 @@ pub(super) fn run(pid: Option<Pid>, as_json: bool, output: &Output) -> anyhow::R
     } else {
         Outcome::Done
     })
+}
+
+/// Memory of a ring that only has to exist.
+const TRIAL_RING: u32 = 64 << 10;
+
+/// The facts, with the kernel's own answer to our programs where nothing else stands in the way. Loaded, nothing
+/// attached, and unloaded at once.
+fn tried(facts: Facts) -> Facts {
+    let able = Abilities::of(&facts);
+    if !able.blockers.is_empty() {
+        return facts;
+    }
+    let options = LoadOptions {
+        call_ring_bytes: u64::from(TRIAL_RING) * 8,
+        sample_ring_bytes: TRIAL_RING,
+        control_ring_bytes: TRIAL_RING,
+        functions: 1,
+        ..LoadOptions::new(mechanism(&able))
+    };
+    let trial = Kernel::load(&options)
+        .map(drop)
+        .map_err(|error| format!("{:#}", anyhow::Error::new(error)));
+    Facts {
+        trial: Some(trial),
+        ..facts
+    }
+}
+
+const fn mechanism(able: &Abilities) -> Mechanism {
+    match (able.attach.choice, able.session.choice) {
+        (Attach::Multi, true) => Mechanism::Session,
+        (Attach::Multi, false) => Mechanism::Multi,
+        (Attach::Perf, _) => Mechanism::Perf,
+    }
+}
+
+/// `None` if the program cannot be read.
+fn made_by_go(program: &MappedImage) -> Option<bool> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(program.held_path()?)
+        .ok()?
+        .read_to_end(&mut bytes)
+        .ok()?;
+    Image::parse(&bytes, &program.path.to_string_lossy(), &NoDebugFiles)
+        .ok()
+        .map(|image| image.is_go())
 }
