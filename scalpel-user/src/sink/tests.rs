@@ -112,6 +112,30 @@ fn what_is_cut_off_is_summed_up() {
 }
 
 #[test]
+fn the_heaviest_nodes_are_shown_wherever_they_hang() {
+    let tree = check_tree(Way::Callees, Sort::SelfCpu, 4, None);
+    let shown: Vec<&str> = tree
+        .lines()
+        .filter(|line| line.contains(']'))
+        .map(|line| line.trim_start())
+        .collect();
+    let weights: Vec<&str> = shown
+        .iter()
+        .filter_map(|line| line.split(" s").next())
+        .collect();
+    assert_eq!(
+        weights,
+        [
+            "4.50",
+            "4.00",
+            "2.45",
+            "926 ms  17.1 %  1.23 M  hash [shop]"
+        ],
+        "{tree}"
+    );
+}
+
+#[test]
 fn callers_hang_below_what_they_called() {
     insta::assert_snapshot!(check_tree(
         Way::Callers,

@@ -46,14 +46,16 @@ pub fn write(genome: &Genome, view: &View<'_>, page: Page, out: &mut dyn Write) 
 /// Marks the root and the `limit` heaviest nodes. None is marked before its parent, so that what is shown hangs
 /// together.
 fn heaviest(nodes: &[Node], limit: usize) -> Vec<bool> {
+    // The root weighs most; below it a node is never heavier than its parent (calls alone could be).
     let mut keys: Vec<(u64, usize)> = Vec::with_capacity(nodes.len());
     for (at, node) in nodes.iter().enumerate() {
         let above = keys
             .get(node.parent)
             .map_or(u64::MAX, |(weight, _)| *weight);
-        keys.push((node.weight.min(above), at));
+        let weight = if at == 0 { u64::MAX } else { node.weight };
+        keys.push((weight.min(above), at));
     }
-    keys.sort_unstable_by_key(|&(weight, at)| (at != 0, Reverse(weight), at));
+    keys.sort_unstable_by_key(|&(weight, at)| (Reverse(weight), at));
     let mut shown = vec![false; nodes.len()];
     for &(_, at) in keys
         .iter()
