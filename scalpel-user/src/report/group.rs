@@ -51,10 +51,12 @@ pub fn threads(genome: &Genome) -> Vec<GroupRow> {
         let Some(sum) = sums.get_mut(cell.thread as usize) else {
             continue;
         };
-        let outermost = tree
-            .contexts
-            .get(cell.context.0 as usize)
-            .is_some_and(|c| c.parent == ContextId::ROOT);
+        // The root is its own parent, and what it holds is the sum of what is below it.
+        let outermost = cell.context != ContextId::ROOT
+            && tree
+                .contexts
+                .get(cell.context.0 as usize)
+                .is_some_and(|context| context.parent == ContextId::ROOT);
         let inclusive = if outermost {
             cell.metrics
         } else {
