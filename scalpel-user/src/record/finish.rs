@@ -1,12 +1,14 @@
 //! The end of a recording: probes off, addresses named, genome written, summary said.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result, bail};
 use rustix::time::{ClockId, clock_gettime};
 use scalpel_common::kernel::LossClass;
 
 use super::live::Live;
 use super::now_mono;
-use crate::event::Pid;
+use crate::event::{FuncId, Pid};
 use crate::function::{ExitStrategy, FunctionInfo, FunctionTable, Language, UnknownReason};
 use crate::input::{Input, Loss, Symbol};
 use crate::kernel::attach::DetachReport;
@@ -43,6 +45,7 @@ impl Live {
         ));
         self.account(&detached, polled);
         self.name_addresses(output);
+        self.find_lines();
         self.take(Input::End(ended));
         let failed = self.outputs.close_log().err();
         self.note_log_failure(failed);
@@ -136,6 +139,33 @@ impl Live {
             });
         }
         self.take(Input::Symbols(symbols));
+    }
+
+    /// Source lines of the probed functions that ran.
+    fn find_lines(&mut self) {
+        let kernel = &self.kernel;
+        let without = |(id, info): &(FuncId, &Arc<FunctionInfo>)| {
+            info.file.is_none() && info.exit != ExitStrategy::None && kernel.hits_of(*id) > 0
+        };
+        let ran: Vec<(FuncId, FunctionInfo)> = self
+            .session
+            .functions()
+            .iter()
+            .filter(without)
+            .map(|(id, info)| (id, (**info).clone()))
+            .collect();
+        for (id, info) in ran {
+            if let Some((file, line)) = self.names.line(&info) {
+                self.take(Input::Function(
+                    id,
+                    FunctionInfo {
+                        file: Some(file),
+                        line,
+                        ..info
+                    },
+                ));
+            }
+        }
     }
 
     /// What the recording cost: hits times the calibrated cost of one, against the CPU time of the target.

@@ -36,6 +36,17 @@ const CHANNEL: usize = 128;
 /// How often hit counters, targets and the log are looked at.
 const TICK: Duration = Duration::from_millis(100);
 
+/// What was decided before the programs are loaded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start {
+    /// How probes are attached.
+    pub(super) mechanism: Mechanism,
+    /// How many functions there are.
+    pub(super) functions: usize,
+    /// What a probe costs.
+    pub(super) costs: ProbeCosts,
+}
+
 /// A recording that runs.
 pub(super) struct Live {
     pub(super) kernel: Kernel,
@@ -49,6 +60,7 @@ pub(super) struct Live {
     pub(super) log_failure: Option<String>,
     sampler: Option<Sampler>,
     sample_period_ns: u64,
+    kernel_stacks: bool,
     lease: Lease,
     poller: Option<Poller>,
     inputs: Receiver<Input>,
@@ -103,18 +115,17 @@ impl Live {
     /// Loads the programs, watches the target and begins to listen. No function is probed yet.
     pub(super) fn start(
         plan: &RecordPlan,
-        mut run: RunInfo,
-        mechanism: Mechanism,
-        functions: usize,
+        run: RunInfo,
+        start: Start,
         subject: &Subject,
         outputs: Outputs,
     ) -> Result<Self> {
+        let Start {
+            mechanism,
+            functions,
+            costs,
+        } = start;
         let mut kernel = load(plan, mechanism, functions, subject)?;
-        let costs = ProbeCosts::default();
-        run.probe_cost_ns = Some((
-            costs.entry_and_return.hot_ns,
-            costs.entry_and_return.cold_ns,
-        ));
         let max_overhead = match plan.measurement.max_overhead {
             Overhead::Percent(percent) => Some(percent),
             Overhead::Off => None,
@@ -144,6 +155,7 @@ impl Live {
             cpu: TargetCpu::of(&subject.processes),
             log_failure: None,
             sampler: None,
+            kernel_stacks: plan.measurement.kernel_stacks,
             sample_period_ns: 1_000_000_000 / u64::from(hz.max(1)),
             lease,
             poller: Some(poller),
@@ -306,6 +318,9 @@ impl Live {
                     .is_some_and(|sampler| sampler.clock() == SampleClock::Cycles)
                 {
                     sample.event.value = self.sample_period_ns;
+                }
+                if !self.kernel_stacks {
+                    sample.kernel.clear();
                 }
                 self.take(Input::Sample(sample));
             }

@@ -22,12 +22,13 @@ use crate::function::FunctionTable;
 use crate::host;
 use crate::image::KernelRelease;
 use crate::input::{Input, RunInfo};
+use crate::kernel::calibrate::{self, ProbeCosts};
 use crate::kernel::{Kernel, LoadOptions, Mechanism};
 use crate::output::Output;
 use crate::plan::{Attach, RecordPlan, Target};
 use crate::target::ChildExit;
 
-use live::Live;
+use live::{Live, Start};
 use outputs::Outputs;
 use probes::{Limits, Probes};
 use stop::Stopper;
@@ -45,8 +46,10 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
     let kernel_release = KernelRelease::parse(&facts.release_text);
     let mut subject = Subject::open(&plan.target)?;
     output.detail(&format!("looking for functions of {}", subject.command));
-    let surveys = subject.surveys(plan, kernel_release)?;
     let mechanism = mechanism(plan, able)?;
+    // What a probe costs here is measured on code of our own, while the target's files are read.
+    let costs = (!plan.dry_run).then(|| std::thread::spawn(move || calibrate::measure(mechanism)));
+    let surveys = subject.surveys(plan, kernel_release)?;
     let mut functions = FunctionTable::new();
     let limits = Limits {
         most: most(plan, mechanism),
@@ -60,8 +63,18 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
         return Ok(Outcome::Done);
     }
     let outputs = Outputs::create(&plan.outputs)?;
-    let info = run_info(plan, &subject, &facts.release_text, able);
-    let mut live = Live::start(plan, info, mechanism, functions.len(), &subject, outputs)?;
+    let costs = costs.and_then(|costs| costs.join().ok()).transpose();
+    let costs = costs.unwrap_or_else(|error| {
+        output.detail(&format!("the cost of a probe was not measured: {error}"));
+        None
+    });
+    let info = run_info(plan, &subject, &facts.release_text, able, costs);
+    let start = Start {
+        mechanism,
+        functions: functions.len(),
+        costs: costs.unwrap_or_default(),
+    };
+    let mut live = Live::start(plan, info, start, &subject, outputs)?;
     for survey in &surveys {
         live.unread(&survey.unread)?;
     }
@@ -172,7 +185,13 @@ fn announce(plan: &RecordPlan, probes: &Probes, output: &Output) {
     output.say(&text);
 }
 
-fn run_info(plan: &RecordPlan, subject: &Subject, release: &str, able: &Abilities) -> RunInfo {
+fn run_info(
+    plan: &RecordPlan,
+    subject: &Subject,
+    release: &str,
+    able: &Abilities,
+    costs: Option<ProbeCosts>,
+) -> RunInfo {
     let uname = rustix::system::uname();
     let hz = if able.returns_while_sampling.choice {
         plan.measurement.sample_hz
@@ -193,7 +212,7 @@ fn run_info(plan: &RecordPlan, subject: &Subject, release: &str, able: &Abilitie
             "trace".into()
         },
         version: env!("CARGO_PKG_VERSION").into(),
-        probe_cost_ns: None,
+        probe_cost_ns: costs.map(|costs| costs.interval_ns()),
         sample_hz: hz,
     }
 }

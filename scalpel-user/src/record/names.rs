@@ -3,13 +3,14 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::event::{Control, MonoTime, Pid};
-use crate::function::UnknownReason;
+use crate::function::{FunctionInfo, UnknownReason};
 use crate::survey::ImageReader;
 use crate::symbol::{Backing, Mapping, Named, Symbolizer};
 use crate::target::{self, MappedImage, Process};
@@ -159,6 +160,15 @@ impl Names {
         for (&pid, &inner) in &self.inner_pids {
             self.symbolizer.keep_perf_map(pid, inner);
         }
+    }
+
+    /// Source file and line of a probed function, if debug information tells.
+    pub(super) fn line(&mut self, info: &FunctionInfo) -> Option<(String, Option<u32>)> {
+        let path = match self.held.get(Path::new(&info.path)) {
+            Some(file) => PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())),
+            None => PathBuf::from(&info.path),
+        };
+        self.symbolizer.line(&path, info.file_offset)
     }
 
     /// Names addresses of one process.

@@ -122,8 +122,12 @@ fn anchor(user: &[u64], open: impl Iterator<Item = Open>) -> (u32, usize) {
         let site = user
             .iter()
             .position(|&address| address == call.site && !is_no_address(address));
-        if let Some(position) = site.filter(|&position| position > 0) {
-            return (call.context, position - 1);
+        match site {
+            // Its own return address is where it runs: inside the return probe the kernel shows the thread there
+            // already (`fixup_uretprobe_trampoline_entries`).
+            Some(0) if call.timed => return (call.context, 0),
+            Some(position) if position > 0 => return (call.context, position - 1),
+            _ => {}
         }
         if call.timed {
             innermost_timed = innermost_timed.or(Some(call.context));

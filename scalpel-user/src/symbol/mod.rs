@@ -18,7 +18,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::event::Pid;
-use crate::function::{FunctionInfo, Language, UnknownReason};
+use crate::function::{ExitStrategy, FunctionInfo, Language, UnknownReason};
 
 use jit::JitMap;
 use kernel::KernelSymbols;
@@ -145,6 +145,13 @@ impl Symbolizer {
             .collect()
     }
 
+    /// Source file and line of the function that begins at `file_offset` of the file at `path`, if debug information
+    /// tells. `path` may lead to an open file (`/proc/self/fd/N`).
+    pub fn line(&mut self, path: &Path, file_offset: u64) -> Option<(String, Option<u32>)> {
+        let line = self.lines.of(path, file_offset)?;
+        Some((line.file, line.line))
+    }
+
     /// How many distinct addresses have no name, by reason.
     pub fn unknown(&self) -> BTreeMap<UnknownReason, u64> {
         let mut counts = BTreeMap::new();
@@ -167,6 +174,9 @@ impl Symbolizer {
     fn look_up(&mut self, pid: Pid, address: u64) -> Named {
         if pid == KERNEL {
             return self.kernel.look_up(address);
+        }
+        if PROBE_PAGE.contains(&address) {
+            return Ok(Arc::new(probe_page()));
         }
         let Some(space) = self.spaces.get(&pid) else {
             return Err(UnknownReason::ProcessGone);
@@ -202,6 +212,31 @@ impl Symbolizer {
         let mut info = FunctionInfo::clone(&function);
         (info.file, info.line) = (Some(line.file), line.line);
         Ok(self.modules.replace(module, info))
+    }
+}
+
+/// The page that the kernel gives a probed process for instructions it steps over and for return probes: the last
+/// page below the stack's address limit (`xol_add_vma` in kernel/events/uprobes.c asks for `TASK_SIZE - PAGE_SIZE`).
+const PROBE_PAGE: std::ops::Range<u64> = 0x7fff_ffff_e000..0x7fff_ffff_f000;
+
+/// Time in it is the probes' own, not the program's.
+fn probe_page() -> FunctionInfo {
+    FunctionInfo {
+        name: "[probe overhead]".into(),
+        raw_name: String::new(),
+        module: "[uprobes]".into(),
+        path: "[uprobes]".into(),
+        file: None,
+        line: None,
+        language: Language::Kernel,
+        build_id: String::new(),
+        file_offset: 0,
+        size: 0x1000,
+        site_delta: 0,
+        exit: ExitStrategy::None,
+        exit_reason: String::new(),
+        unknown: None,
+        ordinal: 0,
     }
 }
 

@@ -164,6 +164,7 @@ impl Attachments {
                         file: self.file_index(&request.file)?,
                         shape,
                         pid,
+                        lasting: request.heat == 0,
                     };
                     keyed.push((key, self.member(request, shape), request.heat));
                 }

@@ -16,6 +16,8 @@ pub(super) struct Key {
     pub(super) file: usize,
     pub(super) shape: Shape,
     pub(super) pid: Option<Pid>,
+    /// Calls that last (`main`): not in one link with what the breaker may drop, which would lose their exits.
+    pub(super) lasting: bool,
 }
 
 /// Which programs a function gets.
