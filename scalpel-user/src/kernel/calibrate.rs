@@ -108,9 +108,10 @@ const SUBJECTS: [(Probed, bool, ExitStrategy); 3] = [
     (single_stepped, true, ExitStrategy::EntryOnly),
 ];
 
-/// Calls of one hot run, runs, and cold calls. Few enough for all records to find room in the ring.
-const HOT_CALLS: u32 = 500;
-const HOT_RUNS: u32 = 5;
+/// Calls of one hot run, runs, and cold calls. Runs are short, so that on a busy machine the best of them was not
+/// preempted, and calls few enough for all records to find room in the ring.
+const HOT_CALLS: u32 = 50;
+const HOT_RUNS: u32 = 50;
 const COLD_CALLS: u32 = 31;
 
 /// Measures the costs: about 0.3 s, most of it loading and detaching.

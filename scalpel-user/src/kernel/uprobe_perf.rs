@@ -1,7 +1,7 @@
 //! Probes of the uprobe PMU, one perf event each: for kernels without `uprobe_multi` (before Linux 6.6).
 //!
-//! They need CAP_SYS_ADMIN, a descriptor each, and close slowly: bounded in number. No fall-back to tracefs, which
-//! crashed old kernels when tried blindly.
+//! They need a descriptor each (on older kernels `CAP_SYS_ADMIN` too) and close slowly: bounded in number. No fall-back
+//! to tracefs, which crashed old kernels when tried blindly.
 
 use std::fs;
 use std::io;

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 use scalpel_common::kernel::settings_flags;
+use scalpel_tests::target::Target;
 use scalpel_user::event::{FuncId, Kind, MonoTime, Pid};
 use scalpel_user::function::ExitStrategy;
 use scalpel_user::input::Input;
@@ -256,4 +257,37 @@ pub(crate) fn only(requests: &mut [SiteRequest], pid: u32) {
     for request in requests {
         request.pid_filter = Some(Pid(pid));
     }
+}
+
+/// Functions of the busy fixture.
+pub(crate) const BUSY: &[&str] = &["leaf", "round_of", "body"];
+
+/// A function id.
+pub(crate) fn id(number: u32) -> FuncId {
+    FuncId::new(number).unwrap_or(FuncId(std::num::NonZeroU32::MIN))
+}
+
+/// The clock that bounds are stamped by.
+pub(crate) fn now() -> MonoTime {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    MonoTime(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// The account of some functions.
+pub(crate) fn both(
+    truth: &scalpel_tests::truth::Truth,
+    names: &[&str],
+) -> anyhow::Result<BTreeMap<String, u64>> {
+    names
+        .iter()
+        .map(|name| Ok(((*name).to_owned(), truth.calls(name)?)))
+        .collect()
+}
+
+/// Starts the busy fixture and waits until its threads run.
+pub(crate) fn busy(path: &Path) -> anyhow::Result<Target> {
+    let mut target = Target::start(path, &[])?;
+    target.running().say("go\n")?;
+    target.running().stdout_line(|line| line == "busy\n")?;
+    Ok(target)
 }
