@@ -10,6 +10,7 @@ use anyhow::Error;
 use crate::caps::{Blocker, Gate};
 use crate::kernel::KernelError;
 use crate::plan::PlanError;
+use crate::survey::SurveyError;
 use crate::target::TargetError;
 
 /// How a command ended that could do its work.
@@ -67,6 +68,9 @@ fn classify(error: &(dyn std::error::Error + 'static)) -> Option<Trouble> {
             Trouble::NoTarget
         });
     }
+    if let Some(SurveyError::Target(error)) = error.downcast_ref::<SurveyError>() {
+        return classify(error);
+    }
     if let Some(blocker) = error.downcast_ref::<Blocker>() {
         return Some(match blocker.gate {
             Gate::Permission => Trouble::NotPermitted,
@@ -111,6 +115,10 @@ mod tests {
         check(io(io::ErrorKind::BrokenPipe).context("more"), 0);
         check(Err(Error::msg("anything")), 2);
         check(Err(TargetError::NoSuchProcess { pid: Pid(1) }.into()), 4);
+        check(
+            Err(SurveyError::Target(TargetError::Gone { pid: Pid(1) }).into()),
+            4,
+        );
         let what = || "maps".into();
         check(
             Err(TargetError::NotPermitted {
