@@ -19,7 +19,6 @@ pub(super) struct Record {
     pub(super) frame: u64,
     pub(super) site: u64,
     pub(super) func: u32,
-    pub(super) source: u8,
     /// Its end was seen.
     pub(super) timed: bool,
     /// Events that stand for it.
@@ -110,7 +109,6 @@ fn record(event: &Event, start: u64, end: u64, cpu_ns: u64, timed: bool) -> Reco
         frame: event.frame,
         site: event.site,
         func: event.func,
-        source: event.source,
         timed,
         events: if timed && event.kind == Kind::Enter as u8 {
             2

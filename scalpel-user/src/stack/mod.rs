@@ -321,4 +321,6 @@ impl Builder {
 }
 
 #[cfg(test)]
+mod program;
+#[cfg(test)]
 mod tests;

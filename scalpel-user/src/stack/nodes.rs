@@ -1,22 +1,24 @@
 //! One thread's view of the tree: what it measures in the running window, and which child a call leads to.
 //!
-//! The hot path: a call that was made before from the same place is found in the parent's own cache line.
+//! The hot path. A node is one cache line; a parent's children are a list, the last used first, so that a call made
+//! before is found in the line that has to be touched anyway.
 
 use rustc_hash::FxHashMap;
 
 use super::cells::Cells;
 use super::contexts::{Contexts, ROOT};
-use crate::event::Source;
 use crate::tree::{EdgeSource, Metrics};
 
 /// Number of a node within its thread. 0 is the root.
 pub(super) type NodeId = u32;
 
+/// Children of one parent that are looked at before the table is asked.
+const NEAR_CHILDREN: usize = 4;
+
 /// A call as its ENTER describes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Call {
     pub(super) func: u32,
-    pub(super) source: u8,
     /// Return address, or 0 if it is not known.
     pub(super) site: u64,
 }
@@ -29,37 +31,40 @@ pub(super) struct Link {
     pub(super) caller: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Cached {
-    call: Call,
-    link: Link,
+/// What nearly every call adds to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hot {
+    pub(super) self_wall_ns: u64,
+    pub(super) self_cpu_ns: u64,
+    pub(super) calls: u64,
+    /// Calls whose end was reported, with CPU time.
+    pub(super) returned: u64,
 }
-
-const NOTHING: Cached = Cached {
-    call: Call {
-        func: 0,
-        source: 0,
-        site: 0,
-    },
-    link: Link { node: 0, caller: 0 },
-};
 
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct LocalNode {
-    pub(super) metrics: Metrics,
-    pub(super) context: u32,
+    hot: Hot,
+    /// The first call that led here.
+    site: u64,
     pub(super) func: u32,
+    pub(super) context: u32,
+    first_child: NodeId,
+    next_sibling: NodeId,
     pub(super) outermost: bool,
     dirty: bool,
-    cache: [Cached; 2],
 }
+
+const _: () = assert!(size_of::<LocalNode>() == 64);
 
 #[derive(Debug)]
 pub(super) struct Nodes {
     nodes: Vec<LocalNode>,
     by_context: FxHashMap<u32, NodeId>,
-    links: FxHashMap<(NodeId, u32, u64), Link>,
+    links: FxHashMap<(NodeId, Call), Link>,
     dirty: Vec<NodeId>,
+    /// What few calls add to.
+    rare: FxHashMap<NodeId, Metrics>,
 }
 
 impl Nodes {
@@ -69,21 +74,23 @@ impl Nodes {
             by_context: FxHashMap::default(),
             links: FxHashMap::default(),
             dirty: Vec::new(),
+            rare: FxHashMap::default(),
         };
-        nodes.push(ROOT, 0, false);
+        nodes.push(ROOT, Call { func: 0, site: 0 }, false);
         nodes
     }
 
-    fn push(&mut self, context: u32, func: u32, outermost: bool) -> NodeId {
+    fn push(&mut self, context: u32, call: Call, outermost: bool) -> NodeId {
         let id = self.nodes.len() as NodeId;
-        let metrics = Metrics::default();
         self.nodes.push(LocalNode {
-            metrics,
+            hot: Hot::default(),
+            site: call.site,
+            func: call.func,
             context,
-            func,
+            first_child: 0,
+            next_sibling: 0,
             outermost,
             dirty: false,
-            cache: [NOTHING; 2],
         });
         self.by_context.insert(context, id);
         id
@@ -97,8 +104,16 @@ impl Nodes {
         &self.nodes[node as usize]
     }
 
+    fn get_mut(&mut self, node: NodeId) -> &mut LocalNode {
+        #[expect(
+            clippy::indexing_slicing,
+            reason = "nodes are numbered by this table only, and it never shrinks"
+        )]
+        &mut self.nodes[node as usize]
+    }
+
     /// The node's measurements in the running window, to be added to.
-    pub(super) fn measure(&mut self, node: NodeId) -> &mut Metrics {
+    pub(super) fn hot(&mut self, node: NodeId) -> &mut Hot {
         #[expect(
             clippy::indexing_slicing,
             reason = "nodes are numbered by this table only, and it never shrinks"
@@ -108,38 +123,54 @@ impl Nodes {
             local.dirty = true;
             self.dirty.push(node);
         }
-        &mut local.metrics
+        &mut local.hot
+    }
+
+    /// The same for what happens rarely.
+    #[cold]
+    pub(super) fn rare(&mut self, node: NodeId) -> &mut Metrics {
+        self.hot(node);
+        self.rare.entry(node).or_default()
     }
 
     /// Moves what was measured since the window's begin into the cells.
     pub(super) fn flush(&mut self, begin: u64, thread: u32, cells: &mut Cells) {
         for node in self.dirty.drain(..) {
+            let mut metrics = self.rare.remove(&node).unwrap_or_default();
             if let Some(local) = self.nodes.get_mut(node as usize) {
                 local.dirty = false;
-                cells.add(
-                    begin,
-                    thread,
-                    local.context,
-                    std::mem::take(&mut local.metrics),
-                );
+                metrics.add(&std::mem::take(&mut local.hot).into());
+                cells.add(begin, thread, local.context, metrics);
             }
         }
     }
 
     /// Where `call` leads from `parent`, if it was made before.
     pub(super) fn known_link(&mut self, parent: NodeId, call: Call) -> Option<Link> {
-        let local = self.nodes.get_mut(parent as usize)?;
-        let [first, second] = &mut local.cache;
-        if first.call == call {
-            return Some(first.link);
+        let (mut before, mut child) = (0, self.get(parent).first_child);
+        for _ in 0..NEAR_CHILDREN {
+            if child == 0 {
+                break;
+            }
+            let node = self.get(child);
+            if node.func == call.func && node.site == call.site {
+                if before != 0 {
+                    self.move_to_front(parent, before, child);
+                }
+                return Some(Link {
+                    node: child,
+                    caller: 0,
+                });
+            }
+            (before, child) = (child, node.next_sibling);
         }
-        std::mem::swap(first, second);
-        if first.call == call {
-            return Some(first.link);
-        }
-        let link = *self.links.get(&(parent, call.func, call.site))?;
-        *first = Cached { call, link };
-        Some(link)
+        self.links.get(&(parent, call)).copied()
+    }
+
+    fn move_to_front(&mut self, parent: NodeId, before: NodeId, child: NodeId) {
+        self.get_mut(before).next_sibling = self.get(child).next_sibling;
+        self.get_mut(child).next_sibling = self.get(parent).first_child;
+        self.get_mut(parent).first_child = child;
     }
 
     /// Remembers where `call` leads from `parent`: to `context`.
@@ -155,25 +186,40 @@ impl Nodes {
             Some(&node) => node,
             None => {
                 let global = contexts.get(context);
-                self.push(context, global.func, global.outermost)
+                let node = self.push(context, call, global.outermost);
+                if caller == 0 && global.parent == self.get(parent).context {
+                    self.get_mut(node).next_sibling = self.get(parent).first_child;
+                    self.get_mut(parent).first_child = node;
+                }
+                node
             }
         };
         let link = Link { node, caller };
-        self.links.insert((parent, call.func, call.site), link);
+        self.links.insert((parent, call), link);
         link
     }
 
     /// The child of `parent` for something that is no call of its own (a count, a resumed task).
     pub(super) fn child(&mut self, parent: NodeId, func: u32, contexts: &mut Contexts) -> NodeId {
-        let call = Call {
-            func,
-            source: Source::Sched as u8,
-            site: 0,
-        };
+        let call = Call { func, site: 0 };
         if let Some(link) = self.known_link(parent, call) {
             return link.node;
         }
         let context = contexts.child(self.get(parent).context, func, EdgeSource::Exact);
         self.link(parent, call, context, 0, contexts).node
+    }
+}
+
+impl From<Hot> for Metrics {
+    fn from(hot: Hot) -> Self {
+        Self {
+            calls: hot.calls,
+            timed: hot.returned,
+            cpu_timed: hot.returned,
+            self_wall_ns: hot.self_wall_ns,
+            self_cpu_ns: hot.self_cpu_ns,
+            probe_events: hot.calls.saturating_add(hot.returned),
+            ..Self::default()
+        }
     }
 }

@@ -75,7 +75,6 @@ impl Thread {
         };
         let call = Call {
             func: record.func,
-            source: record.source,
             site,
         };
         let node = self

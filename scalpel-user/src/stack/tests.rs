@@ -180,7 +180,7 @@ fn number(letter: char) -> u32 {
     letter as u32 - 'a' as u32 + 1
 }
 
-fn info(file_offset: u64) -> FunctionInfo {
+pub(super) fn info(file_offset: u64) -> FunctionInfo {
     FunctionInfo {
         name: String::new(),
         raw_name: String::new(),

@@ -129,7 +129,7 @@ impl Thread {
         };
         let node = self.frames.charge();
         if node != 0 {
-            let metrics = self.nodes.measure(node);
+            let metrics = self.nodes.hot(node);
             metrics.self_wall_ns = metrics.self_wall_ns.saturating_add(wall_ns);
             metrics.self_cpu_ns = metrics.self_cpu_ns.saturating_add(cpu_ns);
         }
@@ -184,12 +184,23 @@ impl Thread {
         if event.flags & flags::RETURN_REFUSED != 0 {
             shared.fault(event.func).return_refused += 1;
         }
-        let calls = 1u64 << event.weight.min(MAX_WEIGHT);
-        let metrics = self.nodes.measure(frame.node);
+        if event.weight == 0 {
+            self.nodes.hot(frame.node).calls += 1;
+        } else {
+            self.weighed(frame.node, 1 << event.weight.min(MAX_WEIGHT));
+        }
+        if tail {
+            self.nodes.rare(frame.node).tail_calls += 1;
+        }
+        self.frames.push(frame);
+    }
+
+    /// One event that stands for several calls.
+    #[cold]
+    fn weighed(&mut self, node: NodeId, calls: u64) {
+        let metrics = self.nodes.rare(node);
         metrics.calls = metrics.calls.saturating_add(calls);
         metrics.probe_events += 1;
-        metrics.tail_calls += u64::from(tail);
-        self.frames.push(frame);
     }
 
     /// Closes what the stack pointer of a new native frame proves dead. True = the frame stands in place of the
@@ -253,7 +264,6 @@ impl Thread {
         };
         let call = Call {
             func: frame.func,
-            source: frame.source,
             site,
         };
         loop {
@@ -323,8 +333,13 @@ impl Thread {
         let Some(frame) = self.frames.pop() else {
             return;
         };
-        self.nodes.measure(frame.node).probe_events += 1;
-        self.close(&frame, how, shared);
+        if how == Close::Returned && frame.timed && self.cpu != CPU_NOT_MEASURED {
+            self.nodes.hot(frame.node).returned += 1;
+            self.record_duration(&frame, shared);
+        } else {
+            self.nodes.rare(frame.node).probe_events += 1;
+            self.close(&frame, how, shared);
+        }
         if frame.is_native() {
             self.close_tail_callers(event.frame, shared);
         }
@@ -335,7 +350,7 @@ impl Thread {
     fn find_exit(&mut self, event: &Event, shared: &mut Shared) -> bool {
         if let Some(at) = self.closed_by_tail.iter().position(|frame| frame.is(event)) {
             let frame = self.closed_by_tail.swap_remove(at);
-            self.nodes.measure(frame.node).probe_events += 1;
+            self.nodes.rare(frame.node).probe_events += 1;
             return false;
         }
         let Some(index) = self.frames.find(event).or_else(|| {
@@ -401,7 +416,7 @@ impl Thread {
         }
         let ended = frame.timed && matches!(how, Close::Returned | Close::Threw | Close::Passed);
         let cpu_known = self.cpu != CPU_NOT_MEASURED;
-        let metrics = self.nodes.measure(frame.node);
+        let metrics = self.nodes.rare(frame.node);
         metrics.timed += u64::from(ended);
         metrics.cpu_timed += u64::from(ended && cpu_known);
         match how {
@@ -430,7 +445,7 @@ impl Thread {
     fn resume(&mut self, event: &Event, shared: &mut Shared) {
         let parent = self.frames.open.last().map_or(0, |top| top.node);
         let node = self.nodes.child(parent, event.func, &mut shared.contexts);
-        self.nodes.measure(node).probe_events += 1;
+        self.nodes.rare(node).probe_events += 1;
         self.frames.push(Frame {
             resumed: true,
             site: 0,
@@ -445,7 +460,7 @@ impl Thread {
         let calls = event
             .value
             .saturating_mul(1 << event.weight.min(MAX_WEIGHT));
-        let metrics = self.nodes.measure(node);
+        let metrics = self.nodes.rare(node);
         metrics.calls = metrics.calls.saturating_add(calls);
     }
 
@@ -461,7 +476,7 @@ impl Thread {
         self.gap = self.gap.saturating_add(lost);
         let innermost = self.frames.open.last().map_or(0, |top| top.node);
         if innermost != 0 {
-            let metrics = self.nodes.measure(innermost);
+            let metrics = self.nodes.rare(innermost);
             metrics.lost = metrics.lost.saturating_add(lost);
         }
     }
