@@ -60,6 +60,8 @@ pub enum ExitReason {
     NotProbed,
     /// Go moves its stacks and checks return addresses.
     Go,
+    /// The image holds a language runtime (this one) that looks up return addresses on the stack.
+    StackWalker(&'static str),
     /// Under seccomp the kernel's return trampoline is a forbidden system call on this release.
     Seccomp(KernelRelease),
     /// The kernel does not keep the shadow stack in step before 6.11.
@@ -94,6 +96,12 @@ impl std::fmt::Display for ExitReason {
             Self::EntriesRequested => f.write_str("entries only were asked for"),
             Self::NotProbed => f.write_str("not probed"),
             Self::Go => f.write_str("Go moves stacks: a return probe would crash it"),
+            Self::StackWalker(runtime) => {
+                write!(
+                    f,
+                    "the {runtime} runtime looks up return addresses: a strange one ends it"
+                )
+            }
             Self::Seccomp(kernel) => write!(
                 f,
                 "kernel {kernel} lets seccomp kill a process at its return probe"
@@ -155,6 +163,9 @@ pub(super) fn decide(
     }
     if image.is_go() {
         return ExitPlan::plain(ExitStrategy::EntryOnly, ExitReason::Go);
+    }
+    if let Some(runtime) = image.stack_walker() {
+        return ExitPlan::plain(ExitStrategy::EntryOnly, ExitReason::StackWalker(runtime));
     }
     let Some(function) = image.functions().get(index) else {
         return ExitPlan::not_probed();

@@ -125,6 +125,19 @@ pub(super) fn is_go(elf: &ElfFile<'_>, symbols: &[RawSymbol]) -> bool {
     section || symbol() || (elf.sections.is_empty() && in_data())
 }
 
+/// The language runtime linked into the image that looks return addresses on the machine stack up, to collect garbage
+/// or to deoptimise: an address that is none of its own ends the program, whether anything throws or not.
+pub(super) fn stack_walker(symbols: &[RawSymbol]) -> Option<&'static str> {
+    symbols.iter().find_map(|symbol| match &*symbol.name {
+        "caml_start_program" => Some("OCaml"),
+        "stg_ap_0_fast" | "hs_init" => Some("Haskell"),
+        "JNI_CreateJavaVM" => Some("Java"),
+        "coreclr_initialize" => Some(".NET"),
+        "mono_jit_init" => Some("Mono"),
+        _ => None,
+    })
+}
+
 /// The language of functions whose own name does not tell.
 pub(super) fn of_file(elf: &ElfFile<'_>, go: bool) -> Language {
     if go {

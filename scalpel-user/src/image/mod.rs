@@ -89,6 +89,7 @@ pub struct Image<'d> {
     functions: Vec<ImageFunction>,
     personalities: Vec<Personality>,
     go: bool,
+    stack_walker: Option<&'static str>,
     flow: OnceLock<(Flow, Vec<Option<Reach>>)>,
 }
 
@@ -124,6 +125,7 @@ impl<'d> Image<'d> {
         let unwind = Unwind::parse(&elf);
         let symbols = read_symbols(&elf, &dynamic, path, debug_files);
         let go = language::is_go(&elf, &symbols);
+        let stack_walker = language::stack_walker(&symbols);
         let personalities = language::personalities(&elf, &dynamic, &unwind, &symbols);
         let module = path.rsplit('/').next().unwrap_or(path);
         let functions = functions::collect(
@@ -141,6 +143,7 @@ impl<'d> Image<'d> {
             functions,
             personalities,
             go,
+            stack_walker,
             flow: OnceLock::new(),
         })
     }
@@ -176,6 +179,11 @@ impl<'d> Image<'d> {
     /// Whether Go linked it.
     pub const fn is_go(&self) -> bool {
         self.go
+    }
+
+    /// The language runtime in it that looks up return addresses on the stack, if there is one.
+    pub const fn stack_walker(&self) -> Option<&'static str> {
+        self.stack_walker
     }
 
     /// The personality routines that its unwind table names.

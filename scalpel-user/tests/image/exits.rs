@@ -191,6 +191,18 @@ fn frames_by_rbp_and_variable_arrays_are_ordinary() {
 }
 
 #[test]
+fn images_with_a_runtime_that_walks_the_stack_get_no_return_probes() {
+    let source = format!("{}{}", function("ret"), named("caml_start_program", "ret"));
+    check(
+        &assemble(&source),
+        "f",
+        &policy(ExitRequest::ForceReturn, ALONE),
+        ExitStrategy::EntryOnly,
+        "the OCaml runtime looks up return addresses: a strange one ends it",
+    );
+}
+
+#[test]
 fn known_names_are_entries_only() {
     let bytes = assemble(&named("swapcontext", "ret"));
     check(

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use scalpel_user::function::{Language, UnknownReason};
 use scalpel_user::image::{
     DebugFiles, ExitPolicy, Image, ImageError, ImageFunction, ImageKind, NameOrigin, NoDebugFiles,
-    Part, Pattern, near_misses, plan_sites, select,
+    Part, Pattern, is_cheap, near_misses, plan_sites, select,
 };
 
 use crate::build::Workshop;
@@ -323,4 +323,40 @@ fn what_is_no_image_says_what_it_is() {
         Err(ImageError::Unsupported { machine: 0xb7 })
     ));
     drop(workshop);
+}
+
+#[test]
+fn every_function_of_a_real_library_has_a_decision_and_most_are_cheap() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let libc = maps.lines().find_map(|line| {
+        line.split_whitespace()
+            .find(|word| word.contains("/libc.so"))
+    });
+    let Some(path) = libc else {
+        println!("skipped: no shared C library in this process");
+        return;
+    };
+    let bytes = std::fs::read(path).unwrap();
+    let image = Image::parse(&bytes, path, &NoDebugFiles).unwrap();
+    assert!(!image.can_throw(), "{:?}", image.personalities());
+    let all: Vec<usize> = (0..image.functions().len()).collect();
+    let plans = plan_sites(&image, &all, &ExitPolicy::default());
+    assert_eq!(plans.len(), all.len());
+    let cheap = plans
+        .iter()
+        .filter(|plan| plan.site.as_ref().is_ok_and(|site| is_cheap(site.cost)))
+        .count();
+    assert!(cheap * 2 > all.len(), "{cheap} of {}", all.len());
+    for plan in plans
+        .iter()
+        .filter_map(|plan| plan.site.as_ref().ok().map(|site| (plan, site)))
+    {
+        let function = &image.functions()[plan.0.function];
+        assert_eq!(
+            plan.1.offset,
+            function.file_offset + u64::from(plan.1.delta),
+            "{}",
+            function.name()
+        );
+    }
 }
