@@ -7,7 +7,7 @@ use scalpel_common::kernel::LossClass;
 
 use crate::decode::Census;
 use crate::event::{FuncId, MonoTime, Pid};
-use crate::function::{FunctionInfo, FunctionTable};
+use crate::function::{FunctionInfo, FunctionTable, UnknownReason};
 use crate::genome::assemble::Assembly;
 use crate::genome::{Counter, Genome};
 use crate::input::{Input, Loss, RunInfo, Symbol};
@@ -146,7 +146,11 @@ impl Session {
     }
 
     fn define(&mut self, func: FuncId, info: FunctionInfo) {
-        self.builder.function(func, &info);
+        if info.unknown == Some(UnknownReason::Unmapped) {
+            self.builder.stands_for_no_code(func);
+        } else {
+            self.builder.function(func, &info);
+        }
         self.functions.define(func, info);
     }
 

@@ -1,6 +1,6 @@
 //! The finished tree: callers named, samples laid in, totals summed.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Shared;
 use super::cells::{Cells, key};
@@ -112,15 +112,32 @@ impl Names {
         resolve: &mut Resolve<'_>,
     ) -> Vec<ContextId> {
         let mut named: Vec<ContextId> = Vec::new();
-        for step in shared.samples.steps() {
-            let (parent, first) = match step.parent {
-                Place::Context(context) => (
-                    contexts.get(context as usize).copied().unwrap_or_default(),
-                    true,
+        let mut anchors: Vec<ContextId> = Vec::new();
+        let innermost: FxHashSet<Place> = shared.samples.counts.keys().map(|slot| slot.place).collect();
+        for (index, step) in shared.samples.steps().iter().enumerate() {
+            let (parent, anchor, first) = match step.parent {
+                Place::Context(context) => {
+                    let context = contexts.get(context as usize).copied().unwrap_or_default();
+                    (context, context, true)
+                }
+                Place::Step(step) => (
+                    named.get(step as usize).copied().unwrap_or_default(),
+                    anchors.get(step as usize).copied().unwrap_or_default(),
+                    false,
                 ),
-                Place::Step(step) => (named.get(step as usize).copied().unwrap_or_default(), false),
             };
+            anchors.push(anchor);
             let func = resolve(Pid(step.space), step.address);
+            if func.is_some_and(|func| shared.no_code.contains(&func)) {
+                // Code without frame pointers breaks the chain: what it led to, and all outside of that, never called
+                // anything. Only where the thread itself ran there it is a fact.
+                named.push(if innermost.contains(&Place::Step(index as u32)) {
+                    self.intern(anchor, func, EdgeSource::Sampled)
+                } else {
+                    anchor
+                });
+                continue;
+            }
             // Of a cut stack the first address may be the open call's own.
             let own = func.is_none() || (first && func == self.func(parent));
             named.push(if own {

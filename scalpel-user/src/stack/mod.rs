@@ -25,7 +25,7 @@ use callers::Callers;
 use cells::Cells;
 use contexts::Contexts;
 use histograms::Histograms;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use samples::{Open, Samples, Slot};
 use thread::Thread;
 
@@ -83,6 +83,8 @@ struct Shared {
     faults: FxHashMap<u32, FunctionFaults>,
     samples: Samples,
     sample_period_is_ns: bool,
+    /// What stands for addresses that no mapping covers.
+    no_code: FxHashSet<FuncId>,
     /// Calls come as COMPLETE records.
     completes: bool,
 }
@@ -135,6 +137,7 @@ impl Builder {
             faults: FxHashMap::default(),
             samples: Samples::default(),
             sample_period_is_ns: options.sample_period_is_ns,
+            no_code: FxHashSet::default(),
             completes: false,
         };
         Self {
@@ -148,6 +151,11 @@ impl Builder {
     /// What a probed function is: by its extent in its file, return addresses name their function.
     pub fn function(&mut self, func: FuncId, info: &FunctionInfo) {
         self.shared.callers.function(func, info);
+    }
+
+    /// `func` stands for addresses that no mapping covers: a sampled stack is believed up to the first of them.
+    pub fn stands_for_no_code(&mut self, func: FuncId) {
+        self.shared.no_code.insert(func);
     }
 
     /// Takes note of mappings, births and names. Give it at once; ends and execs come again, in order, as

@@ -177,8 +177,10 @@ fn open(path: &Path, main: bool) -> Result<Candidate, SurveyError> {
         path: path.to_owned(),
         source,
     })?;
+    // The kernel will name its mappings by the real path, and a function is one by path and offset.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_unnamed| path.to_owned());
     Ok(Candidate {
-        path: path.to_owned(),
+        path,
         file: Arc::new(file),
         main,
     })
