@@ -39,6 +39,8 @@ pub struct ProcessFacts {
     pub shadow_stack: bool,
     /// The running kernel.
     pub kernel: KernelRelease,
+    /// The main executable runs code on stacks that it made itself: any function may be called on one.
+    pub switches_stacks: bool,
     /// Some image of the process is Go: its goroutine stacks move, and calls from there reach this image.
     pub go: bool,
 }
@@ -72,6 +74,9 @@ pub enum ExitReason {
     TouchesReturnAddress,
     /// Loads the stack pointer from elsewhere.
     SwitchesStack,
+    /// Its image, or the main executable, makes stacks of its own (by this function) and switches between them. The
+    /// stack guard in BPF tells such a stack by its distance from the thread's, which is not always far.
+    CoroutineStacks(&'static str),
     /// Has neither a `ret` nor a jump out.
     NeverReturns,
     /// At its first instruction the return address is not at `[rsp]`, says the unwind table.
@@ -113,6 +118,9 @@ impl std::fmt::Display for ExitReason {
             Self::KnownByName => f.write_str("returns twice, unwinds or switches stacks"),
             Self::TouchesReturnAddress => f.write_str("uses its own return address"),
             Self::SwitchesStack => f.write_str("loads the stack pointer from elsewhere"),
+            Self::CoroutineStacks(how) => {
+                write!(f, "the program switches between stacks of its own ({how})")
+            }
             Self::NeverReturns => f.write_str("never returns: it has no ret and no jump out"),
             Self::UnusualFrame => f.write_str("the return address is not at [rsp] at its entry"),
             Self::Undecodable => f.write_str("part of it is data or unknown code"),
@@ -237,6 +245,12 @@ fn proof(
     index: usize,
     process: &ProcessFacts,
 ) -> Result<ExitReason, ExitReason> {
+    if process.switches_stacks {
+        return Err(ExitReason::CoroutineStacks("in the main executable"));
+    }
+    if let Some(how) = image.makes_stacks() {
+        return Err(ExitReason::CoroutineStacks(how));
+    }
     if process.throwing_images.is_empty() && !image.can_throw() {
         return Ok(ExitReason::NothingThrows);
     }

@@ -6,7 +6,8 @@ use gimli::Pointer;
 use rustc_hash::FxHashMap;
 
 use super::dynamic::{Dynamic, Slot};
-use super::elf::ElfFile;
+use super::elf::{ElfFile, ImageKind};
+use super::functions::ImageFunction;
 use super::plt;
 use super::symbols::RawSymbol;
 use super::unwind::Unwind;
@@ -136,6 +137,40 @@ pub(super) fn stack_walker(symbols: &[RawSymbol]) -> Option<&'static str> {
         "mono_jit_init" => Some("Mono"),
         _ => None,
     })
+}
+
+/// The function by which the image makes stacks for coroutines. Without one of these a program can only use stacks that
+/// the kernel or the thread library made, or switches them by code of its own, which is found function by function.
+pub(super) fn stack_maker(
+    dynamic: &Dynamic<'_>,
+    functions: &[ImageFunction],
+    kind: ImageKind,
+) -> Option<&'static str> {
+    const C_LIBRARY: &str = "makecontext";
+    const LINKED_IN: &[&str] = &[
+        "make_fcontext",
+        "coro_create",
+        "co_create",
+        "bthread_make_fcontext",
+    ];
+    let imported = |name: &&&str| {
+        let is = |slot: &Slot<'_>| matches!(slot, Slot::Import(import) if import.name == **name);
+        dynamic.slots.values().any(is)
+    };
+    let defined = |name: &&&str| {
+        functions
+            .iter()
+            .any(|function| function.raw_names().any(|raw| raw == **name))
+    };
+    let all = std::iter::once(&C_LIBRARY).chain(LINKED_IN);
+    // In a static program the C library's is there only if something uses it.
+    let inside = LINKED_IN
+        .iter()
+        .chain((kind != ImageKind::SharedLibrary).then_some(&C_LIBRARY));
+    all.clone()
+        .find(imported)
+        .or_else(|| inside.clone().find(defined))
+        .copied()
 }
 
 /// The language of functions whose own name does not tell.

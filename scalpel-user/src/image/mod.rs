@@ -90,6 +90,7 @@ pub struct Image<'d> {
     personalities: Vec<Personality>,
     go: bool,
     stack_walker: Option<&'static str>,
+    stack_maker: Option<&'static str>,
     flow: OnceLock<(Flow, Vec<Option<Reach>>)>,
 }
 
@@ -136,7 +137,9 @@ impl<'d> Image<'d> {
             module,
             language::of_file(&elf, go),
         );
+        let stack_maker = language::stack_maker(&dynamic, &functions, elf.kind());
         Ok(Self {
+            stack_maker,
             elf,
             dynamic,
             unwind,
@@ -194,6 +197,12 @@ impl<'d> Image<'d> {
     /// Whether exceptions or panics are thrown or caught in it: by the personality routines it names.
     pub fn can_throw(&self) -> bool {
         self.personalities.iter().any(Personality::throws)
+    }
+
+    /// The function by which it makes stacks of its own for coroutines, if it does: imported, or linked into it. A C
+    /// library that has such functions for others does not count.
+    pub const fn makes_stacks(&self) -> Option<&'static str> {
+        self.stack_maker
     }
 
     /// File offset of a link-time address of code, in bytes.
