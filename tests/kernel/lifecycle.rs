@@ -20,6 +20,7 @@ use crate::stream::{as_nobody, calm};
 
 pub(crate) fn add(suite: &mut Suite) {
     tests!(suite, "lifecycle":
+        a_running_recording_is_seen_by_the_checks_for_residue,
         a_target_that_ends_while_attaching_is_no_error,
         a_collector_stopped_for_half_a_second_loses_nothing,
         a_collector_stopped_for_long_costs_nothing_and_says_what_it_missed,
@@ -73,6 +74,27 @@ fn clean_within_two_seconds(target: &Target) -> Outcome {
         "a link on {} is still open",
         target.path().display()
     );
+    Ok(())
+}
+
+/// The checks that everything is gone must see what is there.
+fn a_running_recording_is_seen_by_the_checks_for_residue() -> Outcome {
+    let copy = CALLS.copy()?;
+    let mut target = busy(&copy)?;
+    residue::text_is_clean(target.pid())?;
+    let recording = crate::exact(copy.directory()).attach(target.pid())?;
+    ensure!(
+        residue::text_is_clean(target.pid()).is_err(),
+        "no breakpoint is seen while probes are in place"
+    );
+    ensure!(
+        residue::links_on(target.path())? > 0,
+        "no link is seen while probes are in place"
+    );
+    target.work()?;
+    recording.stop()?.expect_code(0)?;
+    clean_within_two_seconds(&target)?;
+    target.finish()?;
     Ok(())
 }
 
@@ -350,9 +372,8 @@ fn a_launched_command_keeps_its_exit_code_and_its_output() -> Outcome {
         ("kill -KILL $$", 137),
     ] {
         let copy = CALLS.copy()?;
-        let recorded = crate::exact(copy.directory())
-            .args(["-f", "main"])
-            .command(Path::new("/bin/sh"), &["-c", script])?;
+        let recorded =
+            crate::exact(copy.directory()).command(Path::new("/bin/sh"), &["-c", script])?;
         let recorded = recorded
             .expect_code(code)
             .with_context(|| script.to_owned())?;

@@ -13,7 +13,9 @@ pub(crate) fn add(suite: &mut Suite) {
         threads_of_every_age_are_counted,
         children_are_followed_when_asked_and_named_when_not,
         a_program_that_execs_keeps_its_output_and_its_counts,
-        a_library_loaded_later_is_counted_or_said_to_be_missing,
+        a_library_that_is_not_loaded_yet_is_refused_by_name,
+        a_library_loaded_later_changes_no_count,
+        a_loaded_library_is_counted,
     );
     for (how, code) in [("kill", 137), ("fault", 139), ("exit", 7), ("return", 7)] {
         let name = format!("eight threads in mid-call end by {how}: all entries are kept");
@@ -98,39 +100,60 @@ fn a_program_that_execs_keeps_its_output_and_its_counts() -> Outcome {
     Ok(())
 }
 
-fn a_library_loaded_later_is_counted_or_said_to_be_missing() -> Outcome {
+/// A library that is not mapped yet cannot be asked for: that is an error, which names what there is.
+fn a_library_that_is_not_loaded_yet_is_refused_by_name() -> Outcome {
+    let copy = PLUGINS.copy()?;
+    copy.with(&LIBPLUGIN)?;
+    let target = Target::start(copy.path(), &[])?;
+    let recorded = crate::exact(copy.directory())
+        .args(["--lib", "libplugin.so"])
+        .attach_at_once(target.pid())?
+        .ended()?;
+    let recorded = recorded.expect_code(2)?;
+    ensure!(
+        recorded.ended.stderr.contains("libplugin.so"),
+        "which one? {}",
+        recorded.ended.stderr
+    );
+    target.finish()?;
+    Ok(())
+}
+
+/// Loading a library in the middle changes nothing for what is watched, nor for the program.
+fn a_library_loaded_later_changes_no_count() -> Outcome {
     let copy = PLUGINS.copy()?;
     copy.with(&LIBPLUGIN)?;
     let mut target = Target::start(copy.path(), &[])?;
-    let record = crate::exact(copy.directory()).args([
-        "-f",
-        "before",
-        "-f",
-        "plugin_*",
-        "--lib",
-        "libplugin.so",
-        "--lib",
-        "plugins",
-    ]);
+    let record = crate::exact(copy.directory());
     let recording = record.attach(target.pid())?;
     target.work()?;
     residue_free_after(recording, &mut target)?;
     target.finish()?.expect_code(0)?;
     let report = scalpel_tests::scalpel::report(record.genome())?;
     ensure!(report.calls("before")? == 20, "calls in the program itself");
-    let seen: u64 = report
-        .named("plugin_leaf")
-        .iter()
-        .filter_map(|f| f.calls)
-        .sum();
-    let said = report
-        .doubts
-        .iter()
-        .any(|d| d.what.contains("libplugin") || d.what.contains("librar"));
+    Ok(())
+}
+
+/// Once it is loaded it is watched like any other.
+fn a_loaded_library_is_counted() -> Outcome {
+    let copy = PLUGINS.copy()?;
+    copy.with(&LIBPLUGIN)?;
+    let mut target = Target::start(copy.path(), &["early"])?;
+    let record = crate::exact(copy.directory()).args(["--lib", "libplugin.so", "-f", "plugin_*"]);
+    let recording = record.attach(target.pid())?;
+    target.work()?;
+    residue_free_after(recording, &mut target)?;
+    target.finish()?.expect_code(0)?;
+    let report = scalpel_tests::scalpel::report(record.genome())?;
     ensure!(
-        seen == 100 || (seen < 100 && said),
-        "{seen} of 100, doubts: {:#?}",
-        report.doubts
+        report.calls("plugin_work")? == 20 && report.calls("plugin_leaf")? == 100,
+        "{:#?}",
+        report.functions
+    );
+    ensure!(
+        report.edge_calls("plugin_work", "plugin_leaf") == 100,
+        "{:#?}",
+        report.edges
     );
     Ok(())
 }

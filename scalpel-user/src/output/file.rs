@@ -95,6 +95,19 @@ pub fn open_private(path: &Path) -> Result<File, FileError> {
     create().map_err(|error| FileError::new(path, error))
 }
 
+/// Gives a finished file of ours to the caller of `sudo`; never follows a link.
+pub fn give_to_caller(path: &Path) -> Result<(), FileError> {
+    let give = || {
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path)?;
+        Owner::of_this_run().give(&file)
+    };
+    give().map_err(|error| FileError::new(path, error))
+}
+
 /// Writes `bytes` to `path`, the old content kept as `.old`. Complete or not at all.
 pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let aside = suffixed(path, &format!(".{}.part", std::process::id()));

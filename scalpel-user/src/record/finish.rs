@@ -44,6 +44,7 @@ impl Live {
             detached.took.as_millis()
         ));
         self.account(&detached, polled);
+        self.note_unwatched();
         self.name_addresses(output);
         self.find_lines();
         self.take(Input::End(ended));

@@ -11,6 +11,7 @@ use super::outputs::Outputs;
 use super::probes::Probes;
 use super::stop::Stopper;
 use super::subject::Subject;
+use super::unwatched::Unwatched;
 use super::{load, now_mono, start_note};
 use crate::decode;
 use crate::event::{Control, FuncId, MonoTime, Pid};
@@ -67,6 +68,7 @@ pub(super) struct Live {
     requests: Vec<SiteRequest>,
     conditional: Vec<FuncId>,
     ticked: Instant,
+    unwatched: Unwatched,
 }
 
 /// CPU time of the targets, as last seen.
@@ -163,6 +165,13 @@ impl Live {
             requests: Vec::new(),
             conditional: Vec::new(),
             ticked: Instant::now(),
+            unwatched: Unwatched::new(
+                plan.subprocesses,
+                subject
+                    .spawned
+                    .as_ref()
+                    .map(|spawned| spawned.process().pid()),
+            ),
             kernel,
         };
         live.take(Input::Run(run));
@@ -275,6 +284,13 @@ impl Live {
         self.note_log_failure(failed);
     }
 
+    /// Says what the watched processes did outside of what is watched.
+    pub(super) fn note_unwatched(&mut self) {
+        for note in std::mem::take(&mut self.unwatched).notes() {
+            self.take(Input::Note(note));
+        }
+    }
+
     /// Takes the probes off and drains what is left.
     pub(super) fn detach(
         &mut self,
@@ -331,6 +347,7 @@ impl Live {
 
     fn control(&mut self, control: Control) {
         self.names.control(&control);
+        self.unwatched.control(&control);
         let after = match &control {
             Control::Exec { time, pid, .. } => Some((*pid, *time)),
             _ => None,

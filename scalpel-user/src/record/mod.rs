@@ -9,6 +9,7 @@ mod outputs;
 mod probes;
 mod stop;
 mod subject;
+mod unwatched;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

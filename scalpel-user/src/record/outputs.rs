@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::genome::Genome;
 use crate::log::{LogError, Writer};
-use crate::output::{FileError, keep_old, open_private};
+use crate::output::{FileError, give_to_caller, keep_old, open_private};
 use crate::plan;
 
 /// Where things go.
@@ -76,9 +76,11 @@ impl Outputs {
         if *path == self.log {
             let aside = suffixed(path, ".new");
             genome.write(&aside)?;
+            give_to_caller(&aside)?;
             fs::rename(&aside, path)?;
         } else {
             genome.write(path)?;
+            give_to_caller(path)?;
         }
         Ok(None)
     }
