@@ -95,6 +95,48 @@ fn a_process_that_is_none_is_4() {
 }
 
 #[test]
+fn a_file_that_is_no_recording_is_2_and_says_what_it_is() {
+    fails(
+        &["report", "/etc/passwd"],
+        2,
+        &["/etc/passwd is not a genome"],
+    );
+    fails(
+        &["report", "/nonexistent/x.genome"],
+        2,
+        &["there is no /nonexistent/x.genome"],
+    );
+    fails(&["replay", "/etc/passwd"], 2, &["is no chunk log"]);
+    fails(
+        &["list", "functions", "/etc/passwd"],
+        2,
+        &["not an ELF file"],
+    );
+}
+
+#[test]
+fn functions_and_sites_of_a_file_are_listed() {
+    let binary = env!("CARGO_BIN_EXE_scalpel-ebpf");
+    let listed = |what: &str| -> serde_json::Value {
+        let output = run(&["list", what, binary, "main", "--json"]);
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    assert_eq!(listed("functions")[0]["raw_name"], "main");
+    assert!(listed("sites")[0]["exit_reason"].is_string());
+    fails(
+        &["list", "functions", binary, "mainn"],
+        2,
+        &["no function of", "did you mean"],
+    );
+}
+
+#[test]
 fn who_may_not_is_3_and_the_missing_capability_is_named() {
     if !rustix::process::geteuid().is_root() {
         fails(
