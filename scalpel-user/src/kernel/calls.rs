@@ -95,10 +95,10 @@ fn wanted(mechanism: Mechanism) -> &'static [(&'static str, u32)] {
             (programs::CALL_RETURN, sys::ATTACH_UPROBE_MULTI),
         ],
         Mechanism::Perf => &[
-            (programs::CALL_ENTRY, 0),
-            (programs::CALL_ENTER, 0),
-            (programs::CALL_RET, 0),
-            (programs::CALL_RETURN, 0),
+            (programs::CALL_ENTRY, sys::ATTACH_PERF),
+            (programs::CALL_ENTER, sys::ATTACH_PERF),
+            (programs::CALL_RET, sys::ATTACH_PERF),
+            (programs::CALL_RETURN, sys::ATTACH_PERF),
         ],
     }
 }

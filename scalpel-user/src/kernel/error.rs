@@ -208,7 +208,7 @@ fn explain(errno: Option<i32>, host: &Host) -> String {
         Some(_) if confidential && (denied || errno == Some(libc::EINVAL)) => {
             "kernel lockdown is `confidentiality`, which forbids tracing programs to read memory".into()
         }
-        Some(libc::EACCES) => "rejected by the verifier".into(),
+        Some(libc::EACCES) => "rejected by the verifier, or by a security module".into(),
         Some(libc::EPERM) => {
             "not permitted although the capabilities are there: a security module, a seccomp filter or \
              RLIMIT_MEMLOCK of a kernel before 5.11"

@@ -13,6 +13,8 @@ use aya_obj::generated::{
     bpf_attach_type, bpf_attr, bpf_cmd, bpf_insn, bpf_prog_info, bpf_prog_type, perf_event_attr,
 };
 
+/// No attach type: for programs that are linked to perf events.
+pub(super) const ATTACH_PERF: u32 = 0;
 /// `BPF_TRACE_UPROBE_MULTI` (Linux 6.6).
 pub(super) const ATTACH_UPROBE_MULTI: u32 = 48;
 /// `BPF_TRACE_UPROBE_SESSION` (Linux 6.13): newer than the bindings of aya-obj 0.3.

@@ -197,8 +197,11 @@ impl Attachments {
 
     /// Index of the file, by inode: one file opened twice still shares links.
     fn file_index(&mut self, file: &Arc<ProbedFile>) -> Result<usize, KernelError> {
+        if let Some(same) = self.files.iter().position(|known| Arc::ptr_eq(known, file)) {
+            return Ok(same);
+        }
         let inode = |file: &ProbedFile| file.file().metadata().map(|data| (data.dev(), data.ino()));
-        let wanted = inode(file).map_err(|source| attach_error(file, 0, source))?;
+        let wanted = inode(file).map_err(|source| attach_error(file, 0, source, &[]))?;
         let known = self
             .files
             .iter()

@@ -1,5 +1,7 @@
 //! Placing the probes of one group, and finding out who is to blame when the kernel refuses.
 
+use caps::Capability;
+
 use super::super::error::{Hint, KernelError};
 use super::super::uprobe_multi::{self, ProbedFile, Site, Target};
 use super::super::{sys, uprobe_perf};
@@ -96,13 +98,32 @@ fn refusal(offset: u64, errno: i32) -> String {
 fn fatal(target: Target<'_>, sites: usize, source: std::io::Error) -> Failure {
     match (source.raw_os_error(), target.pid) {
         (Some(libc::ESRCH), Some(pid)) => Failure::Fatal(KernelError::ProcessGone(pid.0)),
-        _ => Failure::Fatal(attach_error(target.file, sites, source)),
+        _ => Failure::Fatal(attach_error(target.file, sites, source, needed(target))),
     }
 }
 
-pub(super) fn attach_error(file: &ProbedFile, sites: usize, source: std::io::Error) -> KernelError {
-    use caps::Capability::{CAP_BPF, CAP_PERFMON};
-    let hint = Hint::for_errno(source.raw_os_error(), &[CAP_BPF, CAP_PERFMON]);
+/// The capabilities that an attach may need. Perf events of the uprobe PMU want the last one on older kernels.
+fn needed(target: Target<'_>) -> &'static [Capability] {
+    const LINKS: &[Capability] = &[Capability::CAP_BPF, Capability::CAP_PERFMON];
+    const PERF: &[Capability] = &[
+        Capability::CAP_BPF,
+        Capability::CAP_PERFMON,
+        Capability::CAP_SYS_ADMIN,
+    ];
+    if target.program.attach_type() == sys::ATTACH_PERF {
+        PERF
+    } else {
+        LINKS
+    }
+}
+
+pub(super) fn attach_error(
+    file: &ProbedFile,
+    sites: usize,
+    source: std::io::Error,
+    needed: &[Capability],
+) -> KernelError {
+    let hint = Hint::for_errno(source.raw_os_error(), needed);
     KernelError::Attach {
         file: file.label().display().to_string(),
         sites,
