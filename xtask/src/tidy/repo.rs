@@ -62,7 +62,7 @@ impl File {
     }
 
     /// Whether it is a test module in a file of its own.
-    fn is_tests(&self) -> bool {
+    pub(super) fn is_tests(&self) -> bool {
         self.path.ends_with("/tests.rs")
             || self.path.contains("/src/") && self.path.contains("/tests/")
     }

@@ -26,7 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("genome", &[]),
     ("doubt", &["genome"]),
     ("report", &["genome", "doubt"]),
-    ("sink", &["genome", "doubt"]),
+    ("sink", &["genome", "doubt", "report"]),
     ("caps", &[]),
     ("plan", &["caps", "cli", "image", "target"]),
     ("host", &["caps"]),
