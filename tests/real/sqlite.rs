@@ -13,8 +13,6 @@ use scalpel_tests::scalpel::Record;
 use scalpel_tests::suite::{Outcome, Suite};
 use tempfile::TempDir;
 
-use crate::verdict;
-
 pub(crate) fn add(suite: &mut Suite, programs: &Arc<Programs>) {
     let shared = Arc::clone(programs);
     suite.test(
@@ -65,7 +63,6 @@ fn recorded(
     );
     let report = scalpel_tests::scalpel::report(record.genome())?;
     ensure!(report.lost == 0, "{} events lost", report.lost);
-    verdict::named(&report)?;
     Ok(report)
 }
 

@@ -104,8 +104,7 @@ impl<'a> Server<'a> {
 
     /// The processes that serve the clients of pgbench, once there are `count` of them and they work.
     pub fn backends_of_pgbench(&self, count: usize) -> anyhow::Result<Vec<u32>> {
-        let sql =
-            "select pid from pg_stat_activity where application_name = 'pgbench' and query <> ''";
+        let sql = "select pid from pg_stat_activity where application_name = 'pgbench' and query ~ '^(BEGIN|UPDATE|INSERT|END|SELECT abalance)'";
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             let answer = self.query(sql)?;
