@@ -25,7 +25,11 @@ const FENCES: &[Fence] = &[
     },
     Fence {
         name: "libc",
-        may: &["scalpel-user/src/kernel/"],
+        may: &[
+            "scalpel-user/src/kernel/",
+            // Signals by their numbers.
+            "scalpel-user/src/record/stop.rs",
+        ],
     },
     Fence {
         name: "perf_event",

@@ -32,6 +32,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("host", &["caps"]),
     ("doctor", &["caps", "image", "kernel", "output", "target"]),
     ("output", &[]),
+    ("survey", &["image", "plan", "symbol", "target"]),
     ("cli", &["output", "plan"]),
     ("commands", &["*"]),
     ("exit", &["*"]),
