@@ -214,7 +214,8 @@ pub struct WatchedProcess {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub struct ThreadState {
-    /// Sum of the time off the processor in ns since first seen.
+    /// Sum of the time off the processor in ns, the time before it was first seen included: CPU time is clock - this. What a
+    /// hypervisor steals from a processor counts as CPU time, other than in the kernel's own accounts.
     pub off_cpu_ns: u64,
     /// When the thread left the processor; 0 while it runs.
     pub switched_out_at: u64,

@@ -6,6 +6,8 @@ use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::generated::{
     bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_get_func_ip,
 };
+use aya_ebpf::programs::ProbeContext;
+use aya_log_ebpf::debug;
 use scalpel_common::event::{Kind, flags};
 use scalpel_common::kernel::{LossClass, Settings, ThreadState, cookie_func, cookie_generation};
 
@@ -183,10 +185,11 @@ impl Watched {
 
     /// Whether the return of this entry may be probed; counts it if not (the entry's flags say whose it is).
     #[inline(always)]
-    pub(crate) fn may_probe_return(&self, frame: u64, site: u64) -> bool {
+    pub(crate) fn may_probe_return(&self, hit: &Hit, frame: u64, site: u64) -> bool {
         let allowed = guard::allows(self.task, self.pid == self.tid, frame, site);
         if !allowed {
             emit::count_class(LossClass::ReturnRefused);
+            tell_refused(hit.ctx, self.tid, frame);
         }
         allowed
     }
@@ -211,7 +214,7 @@ pub(crate) fn session(hit: &Hit) -> u32 {
     let (func, frame) = (cookie_func(cookie), hit.sp());
     emit::hit(watched.settings, func);
     let site = guard::read_user(frame);
-    if watched.may_probe_return(frame, site) {
+    if watched.may_probe_return(hit, frame, site) {
         watched.enter(func, frame, site, 0);
         PROBE_RETURN
     } else {
@@ -268,4 +271,13 @@ pub(crate) fn returned(hit: &Hit) -> u32 {
         watched.exit_after_return(hit);
     }
     0
+}
+
+/// For `-vv`. The level is a constant for the verifier, which cuts all this out of programs that need not speak.
+#[inline(never)]
+fn tell_refused(ctx: *mut c_void, tid: u32, frame: u64) {
+    debug!(
+        &ProbeContext::new(ctx),
+        "thread {}: the return of the call at {:x} is left alone", tid, frame
+    );
 }

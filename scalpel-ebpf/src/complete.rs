@@ -41,7 +41,7 @@ fn enter(watched: &Watched, hit: &Hit) -> u32 {
     let (func, frame) = (cookie_func(cookie), hit.sp());
     emit::hit(watched.settings, func);
     let site = guard::read_user(frame);
-    if watched.may_probe_return(frame, site) && open(watched, frame, site) {
+    if watched.may_probe_return(hit, frame, site) && open(watched, frame, site) {
         return PROBE_RETURN;
     }
     watched.enter(func, frame, site, flags::NO_EXIT | flags::RETURN_REFUSED);

@@ -1,6 +1,7 @@
 //! `cargo xtask`: what builds, tests and measures scalpel. One subcommand, one module.
 mod apt;
 mod bench;
+mod build_ebpf;
 mod cmd;
 mod debs;
 mod picture;
@@ -25,6 +26,8 @@ struct Cli {
 enum Task {
     /// Measure ours, the peers and the floors in turn; writes docs/benchmarks.md and its data.
     Bench(bench::Options),
+    /// Build the BPF object from its source, or check that the committed one belongs to it.
+    BuildEbpf(build_ebpf::Options),
     /// Draw the README's picture from a real recording.
     Picture(picture::Options),
     /// Build scalpel-ebpf in release mode and run `scalpel-ebpf record` as root.
@@ -38,6 +41,7 @@ enum Task {
 fn run(task: Task) -> Result<ExitCode> {
     match task {
         Task::Bench(options) => bench::run(&options),
+        Task::BuildEbpf(options) => build_ebpf::run(&options),
         Task::Picture(options) => picture::run(&options),
         Task::Record(options) => record::run(&options),
         Task::Test(options) => test::run(&options),

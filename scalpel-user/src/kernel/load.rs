@@ -20,7 +20,7 @@ use super::hits::Hits;
 use super::lease::Lease;
 use super::object::OBJECT;
 use super::settings::{SettingsSlot, jiffy_ns};
-use super::{process, sched, sys, tracepoint};
+use super::{diagnostics, process, sched, sys, tracepoint};
 use crate::event::{FuncId, MonoTime};
 
 /// How call programs are attached.
@@ -55,6 +55,8 @@ pub struct LoadOptions<'a> {
     pub lease_until: MonoTime,
     /// Program that runs as `call_session`: itself, `call_complete` for one record a call, or a floor of the bench.
     pub session_program: &'static str,
+    /// Whether the programs tell what they refuse ([`Kernel::diagnostics`]). Where not, that code is not even loaded.
+    pub diagnostics: bool,
 }
 
 impl LoadOptions<'static> {
@@ -71,6 +73,7 @@ impl LoadOptions<'static> {
             flags: 0,
             lease_until: MonoTime(0),
             session_program: programs::CALL_SESSION,
+            diagnostics: false,
         }
     }
 }
@@ -277,6 +280,8 @@ fn load_object(
     for (name, value) in &globals {
         loader.override_global(name, value, true);
     }
+    let level = diagnostics::level(options.diagnostics);
+    loader.override_global(diagnostics::LEVEL, &level, true);
     loader.load(options.object).map_err(refused_maps)
 }
 

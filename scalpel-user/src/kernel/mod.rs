@@ -12,6 +12,7 @@ pub mod breaker;
 pub mod btf;
 pub mod calibrate;
 mod calls;
+pub mod diagnostics;
 mod error;
 pub mod groups;
 mod hits;

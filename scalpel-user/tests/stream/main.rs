@@ -1,4 +1,5 @@
 //! The kernel's stream on programs with known truth, without the rest of the collector. Needs root.
+#![expect(clippy::wildcard_imports, reason = "the lists name every test")]
 
 mod calls;
 mod processes;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
             complete_records_find_their_own_call_under_recursion,
             complete_records_survive_tail_calls_and_jumps,
             the_guard_refuses_returns_on_alternate_stacks_only,
+            a_refused_return_is_told_to_those_who_ask,
             cpu_time_agrees_with_the_threads_own_clock,
             what_a_small_ring_loses_is_counted_to_the_event,
             without_a_lease_nothing_is_recorded,
