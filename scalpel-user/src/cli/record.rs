@@ -118,7 +118,7 @@ pub enum ExitsArg {
     /// Return probes where proven safe, else entries only.
     #[default]
     Default,
-    /// As `default`, and a probe on every `ret` where that is not safe.
+    /// Probes on every `ret`: exact ends wherever code can be read, at several times the cost.
     Ret,
     /// Entries only.
     None,

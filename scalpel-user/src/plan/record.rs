@@ -92,7 +92,7 @@ pub struct Measurement {
 pub enum Exits {
     /// Return probes where proven safe, else entries only.
     Default,
-    /// As `Default`, and a probe on each `ret` where a return probe is not safe.
+    /// A probe on each `ret`.
     Ret,
     /// Entries only.
     None,

@@ -175,7 +175,9 @@ impl Live {
             kernel,
         };
         live.take(Input::Run(run));
-        start_note(&plan.target).map(|note| live.take(note));
+        if let Some(note) = start_note(&plan.target) {
+            live.take(note);
+        }
         if hz < plan.measurement.sample_hz {
             live.take(Input::Note(
                 "nothing was sampled: this kernel can crash when user stacks are sampled while return probes are \

@@ -38,7 +38,7 @@ impl Stopper {
                         ))
                     };
                     let streams = listen();
-                    let ok = streams.as_ref().map(|_| ()).map_err(|error| error.kind());
+                    let ok = streams.as_ref().map(|_| ()).map_err(std::io::Error::kind);
                     if ready.send(ok).is_err() {
                         return;
                     }

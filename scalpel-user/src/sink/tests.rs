@@ -117,7 +117,7 @@ fn the_heaviest_nodes_are_shown_wherever_they_hang() {
     let shown: Vec<&str> = tree
         .lines()
         .filter(|line| line.contains(']'))
-        .map(|line| line.trim_start())
+        .map(str::trim_start)
         .collect();
     let weights: Vec<&str> = shown
         .iter()

@@ -113,7 +113,12 @@ impl Names {
     ) -> Vec<ContextId> {
         let mut named: Vec<ContextId> = Vec::new();
         let mut anchors: Vec<ContextId> = Vec::new();
-        let innermost: FxHashSet<Place> = shared.samples.counts.keys().map(|slot| slot.place).collect();
+        let innermost: FxHashSet<Place> = shared
+            .samples
+            .counts
+            .keys()
+            .map(|slot| slot.place)
+            .collect();
         for (index, step) in shared.samples.steps().iter().enumerate() {
             let (parent, anchor, first) = match step.parent {
                 Place::Context(context) => {

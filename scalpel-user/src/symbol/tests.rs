@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader};
 
 use super::*;
-use crate::function::ExitStrategy;
 
 /// A reader that reads nothing: everything comes from blazesym.
 struct Nothing;
