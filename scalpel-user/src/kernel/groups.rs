@@ -34,7 +34,8 @@ pub fn share_out<K: Ord + Clone>(items: &[(K, u8)], limit: usize) -> Vec<Group<K
         .zip(parts_per_key(&sizes, limit))
         .flat_map(|((key, members), parts)| split(key, members, parts, items))
         .collect();
-    groups.sort_by_key(|group| (group.heat, std::cmp::Reverse(group.members.len())));
+    // Stable: groups of a key whose hottest members are alike stay in the order of their coldest.
+    groups.sort_by_key(|group| group.heat);
     groups
 }
 
