@@ -8,7 +8,7 @@ use scalpel_tests::tests;
 use scalpel_tests::truth::Truth;
 
 /// Where the probe must sit, in bytes from the function's start, as reading shapes.s tells.
-const RIGHT: [(&str, u64); 13] = [
+const RIGHT: [(&str, u64); 14] = [
     ("shape_push", 0),
     ("shape_endbr", 4),
     ("shape_mov", 5),
@@ -22,6 +22,7 @@ const RIGHT: [(&str, u64); 13] = [
     ("shape_rip", 7),
     ("shape_after_data", 0),
     ("shape_protector", 0),
+    ("shape_no_cfi", 2),
 ];
 
 pub(crate) fn add(suite: &mut Suite) {
@@ -42,7 +43,7 @@ fn every_shape_gets_the_right_site() -> Outcome {
             .iter()
             .find(|s| s.get("name").is_some_and(|n| n == name))
             .with_context(|| format!("no {name}"))?;
-        let found = site.get("delta").and_then(serde_json::Value::as_u64);
+        let found = site.get("site_delta").and_then(serde_json::Value::as_u64);
         ensure!(
             found == Some(delta),
             "{name}: right is {delta}, decided was {site}"

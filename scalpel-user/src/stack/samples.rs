@@ -113,7 +113,8 @@ const fn call_address(index: usize, address: u64) -> u64 {
 
 /// The open call that the stack passes through, and how many of the addresses lie inside it.
 ///
-/// The call's return address stands in the stack one place outside the function's own address. If none is found the
+/// The call's return address stands in the stack one place outside the function's own address, which is kept: it may
+/// be that of a leaf without a frame of its own, whose caller's place in the stack nobody filled. If none is found the
 /// stack was cut, or hidden by return probes: then the innermost measured call is still open, and only the innermost
 /// address is sure to be inside it.
 fn anchor(user: &[u64], open: impl Iterator<Item = Open>) -> (u32, usize) {
@@ -126,7 +127,7 @@ fn anchor(user: &[u64], open: impl Iterator<Item = Open>) -> (u32, usize) {
             // Its own return address is where it runs: inside the return probe the kernel shows the thread there
             // already (`fixup_uretprobe_trampoline_entries`).
             Some(0) if call.timed => return (call.context, 0),
-            Some(position) if position > 0 => return (call.context, position - 1),
+            Some(position) if position > 0 => return (call.context, position),
             _ => {}
         }
         if call.timed {
