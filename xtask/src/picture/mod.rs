@@ -4,10 +4,10 @@ mod svg;
 use std::fs;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use scalpel_tests::real::postgres::Server;
 use scalpel_tests::real::programs::Programs;
+use scalpel_tests::real::redis::Server;
 use tempfile::TempDir;
 
 use crate::{cmd, debs};
@@ -20,9 +20,15 @@ pub(crate) struct Options {}
 const COLUMNS: usize = 108;
 
 /// Most lines of the picture.
-const LINES: usize = 34;
+const LINES: usize = 40;
 
-/// Records a backend of PostgreSQL under pgbench, and draws the recording's summary and report.
+/// Commands of each kind that the benchmark sends.
+const REQUESTS: u64 = 300_000;
+
+/// What of Redis is watched: the way of a command through the server.
+const FUNCTIONS: &str = "/^(call|process|lookup|dict|db|set|incr|lpush|sadd|add)/";
+
+/// Records Redis under its benchmark, and draws the recording's summary and report.
 pub(crate) fn run(_options: &Options) -> Result<ExitCode> {
     if !cmd::is_root() {
         bail!("the picture is of a real recording: run this as root");
@@ -38,14 +44,13 @@ pub(crate) fn run(_options: &Options) -> Result<ExitCode> {
     let folder = TempDir::with_prefix("scalpel-picture-")?;
     let programs = Programs::default();
     let server = Server::start(&programs)?;
-    server.run("pgbench", &["-i", "-q", "-s", "1", "postgres"])?;
-    let bench = server.start_client("pgbench", &["-n", "-c", "1", "-T", "8", "postgres"])?;
-    let backend = *server
-        .backends_of_pgbench(1)?
-        .first()
-        .context("no backend")?;
-    let screen = screen(&folder, backend)?;
-    bench.wait()?.expect_code(0)?;
+    let screen = std::thread::scope(|scope| {
+        let work = scope.spawn(|| server.work(REQUESTS));
+        let screen = screen(&folder, server.pid())?;
+        work.join()
+            .map_err(|_panic| anyhow::anyhow!("the benchmark panicked"))??;
+        anyhow::Ok(screen)
+    })?;
     server.stop()?;
     fs::write(
         cmd::root().join("docs/report.svg"),
@@ -55,10 +60,10 @@ pub(crate) fn run(_options: &Options) -> Result<ExitCode> {
 }
 
 /// What a person sees who types these two commands.
-fn screen(folder: &TempDir, backend: u32) -> Result<String> {
-    let record = format!("record --pid {backend} --duration 4");
-    let record = typed(folder, &record)?;
-    let report = typed(folder, "report")?;
+fn screen(folder: &TempDir, pid: u32) -> Result<String> {
+    let pid = pid.to_string();
+    let record = typed(folder, &["record", "-p", &pid, "-f", FUNCTIONS, "-d", "3"])?;
+    let report = typed(folder, &["report", "-n", "14"])?;
     let lines: Vec<&str> = record
         .lines()
         .chain([""])
@@ -68,23 +73,14 @@ fn screen(folder: &TempDir, backend: u32) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-fn typed(folder: &TempDir, line: &str) -> Result<String> {
-    let program = cmd::target().join("release/scalpel-ebpf");
-    let mut command = cmd::command(program);
-    command
-        .current_dir(folder)
-        .args(line.split(' '))
-        .args(["--color", "always"])
-        .env("COLUMNS", COLUMNS.to_string());
+fn typed(folder: &TempDir, words: &[&str]) -> Result<String> {
+    let mut command = cmd::command(cmd::target().join("release/scalpel-ebpf"));
+    command.current_dir(folder).args(words);
+    command.args(["--color", "always"]).env("COLUMNS", COLUMNS.to_string());
     let output = command.output()?;
-    let sudo = if line.starts_with("record") {
-        "sudo "
-    } else {
-        ""
-    };
+    let sudo = if words.first() == Some(&"record") { "sudo " } else { "" };
+    let quoted = words.join(" ").replace(FUNCTIONS, &format!("'{FUNCTIONS}'"));
     let printed = [output.stderr, output.stdout].concat();
-    Ok(format!(
-        "\x1b[1m$ {sudo}scalpel-ebpf {line}\x1b[0m\n{}",
-        String::from_utf8_lossy(&printed)
-    ))
+    let printed = String::from_utf8_lossy(&printed);
+    Ok(format!("\x1b[1m$ {sudo}scalpel-ebpf {quoted}\x1b[0m\n{printed}"))
 }
