@@ -45,7 +45,7 @@ pub(crate) struct Options {
     /// build again and compare the bytes.
     #[arg(long, conflicts_with = "out")]
     check: bool,
-    /// Write the object to FILE instead of the committed place (for SCALPEL_BPF_OBJECT).
+    /// Write the object to FILE instead of the committed place (for `SCALPEL_BPF_OBJECT`).
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -84,7 +84,8 @@ fn commit(toolchain: &Toolchain, object: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn check(yes: bool) -> Result<ExitCode> {
+/// Whether the committed object belongs to its source; an error says why not.
+pub(crate) fn check(yes: bool) -> Result<ExitCode> {
     let object =
         fs::read(cmd::root().join(OBJECT)).with_context(|| format!("cannot read {OBJECT}"))?;
     let stamp = Stamp::read(&cmd::root().join(STAMP))?;

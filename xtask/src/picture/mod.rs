@@ -44,12 +44,13 @@ pub(crate) fn run(_options: &Options) -> Result<ExitCode> {
     let folder = TempDir::with_prefix("scalpel-picture-")?;
     let programs = Programs::default();
     let server = Server::start(&programs)?;
+    let pid = server.pid();
     let screen = std::thread::scope(|scope| {
-        let work = scope.spawn(|| server.work(REQUESTS));
-        let screen = screen(&folder, server.pid())?;
-        work.join()
-            .map_err(|_panic| anyhow::anyhow!("the benchmark panicked"))??;
-        anyhow::Ok(screen)
+        let screen = scope.spawn(|| screen(&folder, pid));
+        server.work(REQUESTS)?;
+        screen
+            .join()
+            .map_err(|_panic| anyhow::anyhow!("the recording panicked"))?
     })?;
     server.stop()?;
     fs::write(
@@ -76,11 +77,21 @@ fn screen(folder: &TempDir, pid: u32) -> Result<String> {
 fn typed(folder: &TempDir, words: &[&str]) -> Result<String> {
     let mut command = cmd::command(cmd::target().join("release/scalpel-ebpf"));
     command.current_dir(folder).args(words);
-    command.args(["--color", "always"]).env("COLUMNS", COLUMNS.to_string());
+    command
+        .args(["--color", "always"])
+        .env("COLUMNS", COLUMNS.to_string());
     let output = command.output()?;
-    let sudo = if words.first() == Some(&"record") { "sudo " } else { "" };
-    let quoted = words.join(" ").replace(FUNCTIONS, &format!("'{FUNCTIONS}'"));
+    let sudo = if words.first() == Some(&"record") {
+        "sudo "
+    } else {
+        ""
+    };
+    let quoted = words
+        .join(" ")
+        .replace(FUNCTIONS, &format!("'{FUNCTIONS}'"));
     let printed = [output.stderr, output.stdout].concat();
     let printed = String::from_utf8_lossy(&printed);
-    Ok(format!("\x1b[1m$ {sudo}scalpel-ebpf {quoted}\x1b[0m\n{printed}"))
+    Ok(format!(
+        "\x1b[1m$ {sudo}scalpel-ebpf {quoted}\x1b[0m\n{printed}"
+    ))
 }

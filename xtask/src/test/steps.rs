@@ -1,6 +1,6 @@
 //! What each step runs. A step answers with counts, or with the error that kept it from running.
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
@@ -30,7 +30,7 @@ pub(super) fn run(step: Step, yes: bool) -> Result<Counts> {
         Step::Kernel => kernel(),
         Step::Real => real(yes),
         Step::Deny => deny(),
-        Step::BuildEbpf => Ok(Counts::default()),
+        Step::BuildEbpf => build_ebpf(yes),
     }
 }
 
@@ -135,4 +135,13 @@ fn deny() -> Result<Counts> {
     let program = projects::cargo_tool("cargo-deny", CARGO_DENY)?;
     cmd::print("advisories are not checked: their database may be unreachable");
     check(cmd::command(program).args(["--locked", "check", "bans", "licenses", "sources"]))
+}
+
+fn build_ebpf(yes: bool) -> Result<Counts> {
+    let code = crate::build_ebpf::check(yes)?;
+    Ok(if code == ExitCode::SUCCESS {
+        Counts::passed()
+    } else {
+        Counts::failed()
+    })
 }
