@@ -143,16 +143,27 @@ fn compile(source: &str) -> Result<PathBuf> {
             .file_stem()
             .context("a source without a name")?,
     );
-    let compiler = if source.ends_with(".cpp") {
-        "c++"
-    } else {
-        "cc"
-    };
-    cmd::run(
-        cmd::command(compiler)
-            .args(["-O2", "-o"])
-            .arg(&program)
-            .arg(cmd::root().join("xtask/bench").join(source)),
-    )?;
+    let source = cmd::root().join("xtask/bench").join(source);
+    if !is_newer(&program, &source) {
+        let cpp = source
+            .extension()
+            .is_some_and(|extension| extension == "cpp");
+        let compiler = if cpp { "c++" } else { "cc" };
+        cmd::run(
+            cmd::command(compiler)
+                .args(["-O2", "-o"])
+                .args([&program, &source]),
+        )?;
+    }
     Ok(program)
+}
+
+/// Two targets of one source must run one file: probes belong to the file.
+fn is_newer(program: &Path, source: &Path) -> bool {
+    let changed = |path: &Path| {
+        std::fs::metadata(path)
+            .and_then(|file| file.modified())
+            .ok()
+    };
+    changed(program) > changed(source)
 }

@@ -53,10 +53,7 @@ pub(crate) fn run(_options: &Options) -> Result<ExitCode> {
             .map_err(|_panic| anyhow::anyhow!("the recording panicked"))?
     })?;
     server.stop()?;
-    fs::write(
-        cmd::root().join("docs/report.svg"),
-        svg::draw(&screen, COLUMNS),
-    )?;
+    fs::write(cmd::root().join("docs/report.svg"), svg::draw(&screen))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,9 +6,10 @@ const LINE: usize = 19;
 const MARGIN: usize = 18;
 const BAR: usize = 30;
 
-/// Draws `screen`, lines of at most `columns` characters, as a terminal window.
-pub(super) fn draw(screen: &str, columns: usize) -> String {
+/// Draws `screen` as a terminal window that is wide enough for it.
+pub(super) fn draw(screen: &str) -> String {
     let lines: Vec<&str> = screen.lines().collect();
+    let columns = lines.iter().map(|line| visible(line)).max().unwrap_or(0);
     let width = (columns as f64 * CHARACTER) as usize + 2 * MARGIN;
     let height = lines.len() * LINE + BAR + 2 * MARGIN;
     let mut svg = format!(
@@ -43,6 +44,15 @@ fn spans(line: &str) -> String {
         }
     }
     out
+}
+
+/// Characters of a line that take room.
+fn visible(line: &str) -> usize {
+    let mut parts = line.split("\x1b[");
+    let first = parts.next().unwrap_or_default().chars().count();
+    let rest =
+        parts.filter_map(|part| part.split_once(|character: char| character.is_ascii_alphabetic()));
+    first + rest.map(|(_, text)| text.chars().count()).sum::<usize>()
 }
 
 fn escape(text: &str) -> String {
@@ -108,7 +118,12 @@ mod tests {
     }
 
     #[test]
+    fn colours_take_no_room() {
+        assert_eq!(visible("ab\x1b[1;32mok\x1b[0m~"), 5);
+    }
+
+    #[test]
     fn every_line_is_drawn() {
-        assert_eq!(draw("a\nb\n\nc", 80).matches("<text").count(), 4);
+        assert_eq!(draw("a\nb\n\nc").matches("<text").count(), 4);
     }
 }
