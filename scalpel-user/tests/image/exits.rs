@@ -203,6 +203,31 @@ fn images_with_a_runtime_that_walks_the_stack_get_no_return_probes() {
 }
 
 #[test]
+fn programs_that_make_stacks_for_coroutines_get_no_return_probes() {
+    let bytes = assemble(&format!(
+        "{}{}",
+        function("ret"),
+        "\n.data\n.quad makecontext\n"
+    ));
+    check(
+        &bytes,
+        "f",
+        &policy(ExitRequest::Default, ALONE),
+        ExitStrategy::EntryOnly,
+        "the program switches between stacks of its own (makecontext)",
+    );
+    let mut beside = policy(ExitRequest::Default, ALONE);
+    beside.process.switches_stacks = true;
+    check(
+        &assemble(&function("ret")),
+        "f",
+        &beside,
+        ExitStrategy::EntryOnly,
+        "the program switches between stacks of its own (in the main executable)",
+    );
+}
+
+#[test]
 fn known_names_are_entries_only() {
     let bytes = assemble(&named("swapcontext", "ret"));
     check(
