@@ -8,9 +8,10 @@ use scalpel_tests::tests;
 use scalpel_tests::truth::Truth;
 
 /// Where the probe must sit, in bytes from the function's start, as reading shapes.s tells.
-const RIGHT: [(&str, u64); 14] = [
+const RIGHT: [(&str, u64); 15] = [
     ("shape_push", 0),
     ("shape_endbr", 4),
+    ("shape_shadowed", 0),
     ("shape_mov", 5),
     ("shape_sub", 0),
     ("shape_ret", 0),

@@ -369,14 +369,13 @@ impl Live {
 
     /// The mappings of an exec came before its record: they are told again, or they would be taken for the old ones.
     fn executed(&mut self, pid: Pid, time: MonoTime) {
-        match Process::open(pid) {
-            Ok(process) => self.describe(&process, time),
-            Err(_gone) => {
-                for map in self.names.maps_before_exec(pid, time) {
-                    self.names.control(&map);
-                    self.take(Input::Control(map));
-                }
-            }
+        for map in self.names.maps_before_exec(pid, time) {
+            self.names.control(&map);
+            self.take(Input::Control(map));
+        }
+        // It may have ended already, or end while it is read: then the records are all there is.
+        if let Ok(process) = Process::open(pid) {
+            self.describe(&process, time);
         }
     }
 
