@@ -114,7 +114,7 @@ fn section(part: Part, quick: bool) -> Result<Section> {
         Part::Rates => rates::run(),
         Part::Attach => attach::run(rounds(3)),
         Part::Ingest => ingest::run(rounds(5)),
-        Part::Real => real::run(rounds(5)),
+        Part::Real => real::run(rounds(3)),
     }
 }
 

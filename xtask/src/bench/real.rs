@@ -48,7 +48,7 @@ fn postgres(programs: &Programs, rounds: usize, section: &mut Section) -> Result
         section,
         |options| {
             let client =
-                server.start_client("pgbench", &["-n", "-S", "-c", "1", "-T", "4", "postgres"])?;
+                server.start_client("pgbench", &["-n", "-S", "-c", "1", "-T", "3", "postgres"])?;
             let backend = *server
                 .backends_of_pgbench(1)?
                 .first()
@@ -84,7 +84,7 @@ fn redis(programs: &Programs, rounds: usize, section: &mut Section) -> Result<()
 
 /// One HTTP request after the other.
 fn node(rounds: usize, section: &mut Section) -> Result<()> {
-    const REQUESTS: usize = 1500;
+    const REQUESTS: usize = 400;
     let server = node::Server::start()?;
     server.ask(REQUESTS)?;
     each("Node.js, one HTTP request", rounds, section, |options| {
