@@ -185,8 +185,11 @@ impl Live {
                     .into(),
             ));
         }
-        for process in &subject.processes {
-            live.describe(process, now_mono());
+        // A held command is still a copy of us: its exec tells what it will be.
+        if subject.spawned.is_none() {
+            for process in &subject.processes {
+                live.describe(process, now_mono());
+            }
         }
         if hz > 0 {
             live.sampler = Some(Sampler::start(&mut live.kernel, hz)?);
