@@ -80,7 +80,12 @@ impl Session {
                     .drained(until, &mut |released| apply(builder, released));
             }
             Input::Losses(losses) => self.losses(&losses),
-            Input::Bound(bound) => self.assembly.bound(bound),
+            Input::Bound(bound) => {
+                if let Some(since) = bound.since {
+                    self.builder.probe_gone(bound.func, since);
+                }
+                self.assembly.bound(bound);
+            }
             Input::Symbols(symbols) => self.name(symbols),
             Input::ThreadName(pid, tid, name) => self.builder.thread_name(pid, tid, &name),
             Input::Note(note) => self.assembly.note(note),

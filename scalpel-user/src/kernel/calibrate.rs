@@ -59,16 +59,25 @@ impl Default for ProbeCosts {
 impl ProbeCosts {
     /// Cost of one probed call in a hot loop, in ns: what matters for a function that is called very often.
     pub const fn of_call(&self, stepped: bool, returns: bool, rets: bool) -> u64 {
-        let entry = if stepped {
-            self.stepped.hot_ns
-        } else {
-            self.entry.hot_ns
-        };
-        let returning = self
-            .entry_and_return
-            .hot_ns
-            .saturating_sub(self.entry.hot_ns);
-        entry + if returns { returning } else { 0 } + if rets { self.stepped.hot_ns } else { 0 }
+        self.interval_of_call(stepped, returns, rets).0
+    }
+
+    /// Cost of one probed call in ns: in a hot loop, and with cold caches.
+    pub const fn interval_of_call(&self, stepped: bool, returns: bool, rets: bool) -> (u64, u64) {
+        let (entry, pair, step) = (self.entry, self.entry_and_return, self.stepped);
+        let hot = call_ns(
+            (entry.hot_ns, pair.hot_ns, step.hot_ns),
+            stepped,
+            returns,
+            rets,
+        );
+        let cold = call_ns(
+            (entry.cold_ns, pair.cold_ns, step.cold_ns),
+            stepped,
+            returns,
+            rets,
+        );
+        (hot, cold)
     }
 
     /// Lowest and highest cost of a probed call at a cheap site, in ns: the interval that reports show.
@@ -79,6 +88,22 @@ impl ProbeCosts {
             self.entry.cold_ns.max(pair.cold_ns),
         )
     }
+}
+
+/// Of (entry, entry and return, single-stepped).
+const fn call_ns(
+    (entry, pair, step): (u64, u64, u64),
+    stepped: bool,
+    returns: bool,
+    rets: bool,
+) -> u64 {
+    let base = if stepped { step } else { entry };
+    let returning = if returns {
+        pair.saturating_sub(entry)
+    } else {
+        0
+    };
+    base + returning + if rets { step } else { 0 }
 }
 
 type Probed = unsafe extern "C" fn();

@@ -34,3 +34,4 @@ mod watch;
 
 pub use error::{Hint, KernelError};
 pub use load::{Kernel, LoadOptions, Mechanism, ProgramStats};
+pub use sys::process_cpu_ns;

@@ -212,7 +212,7 @@ pub(super) fn prog_info(program: BorrowedFd<'_>) -> io::Result<bpf_prog_info> {
 }
 
 /// CPU time that a process has used so far, all threads together, in ns.
-pub(super) fn process_cpu_ns(pid: u32) -> io::Result<u64> {
+pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     // The clock id of a process is `~pid << 3 | CPUCLOCK_SCHED` (linux/posix-timers.h), which is what
     // clock_getcpuclockid() computes; only libc's binding of it is missing on some targets.
     let clock = (!(pid as i32) << 3) | 2;

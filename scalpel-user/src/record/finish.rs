@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use rustix::time::{ClockId, clock_gettime};
 use scalpel_common::kernel::LossClass;
 
+use super::cost;
 use super::live::Live;
 use super::now_mono;
 use crate::event::{FuncId, Pid};
@@ -55,17 +56,22 @@ impl Live {
         let failure = self.log_failure.take();
         let genome = self.session.finish()?;
         let published = self.outputs.publish(&genome).with_context(|| {
+            let kept = match &failure {
+                None => "but nothing is lost: the whole stream",
+                Some(_) => "and the stream could not be written to its end either: its first part",
+            };
             format!(
-                "the genome could not be written, but nothing is lost: the stream is in {}; `scalpel-ebpf report` reads it",
+                "the genome could not be written, {kept} is in {}; `scalpel-ebpf report` reads it",
                 log.display()
             )
         });
         let report = Report::of(&genome, max_loss);
         let summary = Summary::of(&genome, &report, cost);
+        // What was measured is said, whatever became of the files.
+        say_summary(&summary, &report, output)?;
         if let Some(bytes) = published? {
             output.data(bytes)?;
         }
-        say_summary(&summary, &report, output)?;
         if let Some(failure) = &failure {
             bail!(
                 "the stream could not be written to its end: {failure}; what was recorded until then is in the genome"
@@ -169,15 +175,17 @@ impl Live {
         }
     }
 
-    /// What the recording cost: hits times the calibrated cost of one, against the CPU time of the target.
+    /// What the recording cost: hits times the calibrated cost of each, against the CPU time of the target.
     fn cost(&self) -> Cost {
-        let events = self.session.events();
-        let pair = self.costs.entry_and_return;
         let used = self.cpu.used_ns();
-        let share = |per_call: u64| (events / 2).saturating_mul(per_call) as f64 / used as f64;
+        let hits_of = |func| self.kernel.hits_of(func);
+        let (low, high) = cost::probes_ns(&self.requests, &self.costs, hits_of);
+        // An estimate cannot be more than everything.
+        let share = |ns: u64| (ns as f64 / used as f64).min(1.0);
+        // Of children only the hits are known, not the CPU time.
+        let is_known = used > 0 && high > 0 && !self.unwatched.watched_children();
         Cost {
-            target_share: (used > 0 && events > 0)
-                .then(|| (share(pair.hot_ns), share(pair.cold_ns))),
+            target_share: is_known.then(|| (share(low), share(high))),
             collector_cpu_ns: Some(own_cpu_ns()),
         }
     }

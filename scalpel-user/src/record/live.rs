@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::cost::TargetCpu;
 use super::names::Names;
 use super::outputs::Outputs;
 use super::probes::Probes;
@@ -65,52 +66,10 @@ pub(super) struct Live {
     lease: Lease,
     poller: Option<Poller>,
     inputs: Receiver<Input>,
-    requests: Vec<SiteRequest>,
+    pub(super) requests: Vec<SiteRequest>,
     conditional: Vec<FuncId>,
     ticked: Instant,
-    unwatched: Unwatched,
-}
-
-/// CPU time of the targets, as last seen.
-#[derive(Debug, Default)]
-pub(super) struct TargetCpu {
-    processes: Vec<(Process, u64, u64)>,
-}
-
-impl TargetCpu {
-    fn of(processes: &[Process]) -> Self {
-        let seen = |process: &Process| {
-            let cpu = cpu_ns(process).unwrap_or(0);
-            (process.clone(), cpu, cpu)
-        };
-        Self {
-            processes: processes.iter().map(seen).collect(),
-        }
-    }
-
-    fn look(&mut self) {
-        for (process, _, last) in &mut self.processes {
-            *last = cpu_ns(process).unwrap_or(*last).max(*last);
-        }
-    }
-
-    /// CPU time used since the start, in ns.
-    pub(super) fn used_ns(&self) -> u64 {
-        self.processes
-            .iter()
-            .map(|(_, first, last)| last - first)
-            .sum()
-    }
-}
-
-/// User and system time of a process: fields 14 and 15 of `/proc/PID/stat`, in ticks.
-fn cpu_ns(process: &Process) -> Option<u64> {
-    let text = process.read("stat").ok()?;
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let fields: Vec<&str> = text.rsplit_once(") ")?.1.split_whitespace().collect();
-    let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    let per_second = rustix::param::clock_ticks_per_second().max(1);
-    Some((ticks(11)? + ticks(12)?) * (1_000_000_000 / per_second))
+    pub(super) unwatched: Unwatched,
 }
 
 impl Live {
@@ -154,7 +113,7 @@ impl Live {
             outputs,
             names: Names::new(),
             costs,
-            cpu: TargetCpu::of(&subject.processes),
+            cpu: TargetCpu::of(&subject.processes, subject.spawned.is_some()),
             log_failure: None,
             sampler: None,
             kernel_stacks: plan.measurement.kernel_stacks,
@@ -291,7 +250,7 @@ impl Live {
 
     /// Says what the watched processes did outside of what is watched.
     pub(super) fn note_unwatched(&mut self) {
-        for note in std::mem::take(&mut self.unwatched).notes() {
+        for note in self.unwatched.notes() {
             self.take(Input::Note(note));
         }
     }
@@ -421,9 +380,19 @@ impl Live {
             })
             .collect();
         let attached = self.attachments.attach(&entry_only, &mut |_progress| {});
-        let problem = attached.err();
+        let (refused, problem) = match attached {
+            Ok(report) => (report.refused, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
         for bound in dropped {
             self.take(Input::Bound(bound));
+        }
+        for (func, reason) in refused {
+            self.take(Input::Bound(Bound {
+                func,
+                since: Some(now),
+                reason,
+            }));
         }
         self.take(Input::Note(format!(
             "{path} was mapped during the recording and throws exceptions: from then on {} functions are counted \

@@ -2,6 +2,7 @@
 //!
 //! Must not know stages: everything that happens goes through `Session::feed`, as in a replay.
 
+mod cost;
 mod finish;
 mod live;
 mod names;
@@ -63,6 +64,8 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
     if plan.dry_run {
         return Ok(Outcome::Done);
     }
+    // From here on there is something to tidy up: a signal ends the recording as soon as it has begun.
+    let mut stopper = Stopper::start()?;
     let outputs = Outputs::create(&plan.outputs)?;
     let costs = costs.and_then(|costs| costs.join().ok()).transpose();
     let costs = costs.unwrap_or_else(|error| {
@@ -79,11 +82,11 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
     for survey in &surveys {
         live.unread(&survey.unread)?;
     }
-    let stopper = Stopper::start(plan.duration)?;
     live.attach(probes, output)?;
     if let Some(spawned) = &mut subject.spawned {
         spawned.release()?;
     }
+    stopper.begin(plan.duration);
     output.say(&format!(
         "recording {} (pid {}); Ctrl-C ends it",
         subject.command,

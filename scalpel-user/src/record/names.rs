@@ -1,6 +1,7 @@
 //! What the processes of a recording have mapped, with the files held open: so that addresses can be named at the end,
 //! also of a process that is gone and of files that were deleted.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -23,7 +24,7 @@ pub(super) struct Names {
     symbolizer: Symbolizer,
     held: FxHashMap<PathBuf, Arc<File>>,
     seen: FxHashSet<(Pid, String)>,
-    recent: Vec<(Pid, Control)>,
+    recent: VecDeque<(Pid, Control)>,
     inner_pids: FxHashMap<Pid, Pid>,
 }
 
@@ -34,7 +35,7 @@ impl Names {
             symbolizer: Symbolizer::new(Box::new(ImageReader)),
             held: FxHashMap::default(),
             seen: FxHashSet::default(),
-            recent: Vec::new(),
+            recent: VecDeque::new(),
             inner_pids: FxHashMap::default(),
         }
     }
@@ -74,7 +75,7 @@ impl Names {
         match control {
             Control::Map { pid, .. } => {
                 self.map(*pid, control);
-                self.recent.push((*pid, control.clone()));
+                self.remember(*pid, control);
             }
             Control::Fork { parent, child, .. } if parent != child => {
                 self.symbolizer.fork(*parent, *child)
@@ -82,6 +83,19 @@ impl Names {
             Control::Exec { pid, .. } => self.symbolizer.exec(*pid),
             Control::Fork { .. } | Control::Exit { .. } => {}
         }
+    }
+
+    /// Only for as long as an exec may ask for it: a recording can last for days.
+    fn remember(&mut self, pid: Pid, control: &Control) {
+        let oldest = control.time().0.saturating_sub(EXEC_WINDOW_NS);
+        while self
+            .recent
+            .front()
+            .is_some_and(|(_, old)| old.time().0 < oldest)
+        {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((pid, control.clone()));
     }
 
     fn map(&mut self, pid: Pid, control: &Control) {

@@ -18,7 +18,7 @@ pub(super) struct Stopper {
 
 impl Stopper {
     /// Takes the signals over from now on: none of them ends the process any more.
-    pub(super) fn start(duration: Option<Duration>) -> Result<Self> {
+    pub(super) fn start() -> Result<Self> {
         let (first, count) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicUsize::new(0)));
         let (thread_first, thread_count) = (Arc::clone(&first), Arc::clone(&count));
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -70,8 +70,13 @@ impl Stopper {
         Ok(Self {
             first,
             count,
-            until: duration.map(|duration| Instant::now() + duration),
+            until: None,
         })
+    }
+
+    /// The duration asked for begins: everything is attached.
+    pub(super) fn begin(&mut self, duration: Option<Duration>) {
+        self.until = duration.map(|duration| Instant::now() + duration);
     }
 
     /// Whether the recording should end now.

@@ -40,8 +40,13 @@ impl Unwatched {
         }
     }
 
+    /// Whether children were born that are watched.
+    pub(super) const fn watched_children(&self) -> bool {
+        self.follows && self.children > 0
+    }
+
     /// What to say about them.
-    pub(super) fn notes(self) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.children > 0 && !self.follows {
             notes.push(format!(

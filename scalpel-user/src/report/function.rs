@@ -179,7 +179,10 @@ impl Known<'_> {
         say(self.lost_exits, "exits lost");
         say(self.nearby, "events lost near it");
         say(self.faults.missed_enter, "returns without an entry");
-        say(self.faults.cut_by_loss, "calls cut by a loss");
+        say(
+            self.faults.cut_by_loss,
+            "calls cut by a loss, or open when their probe went",
+        );
         say(self.faults.open_at_end, "calls still open at the end");
         say(
             self.faults.depth_limited,

@@ -77,7 +77,8 @@ impl Report {
     }
 }
 
-/// How much of what ran has no name; `None` if nothing ran.
+/// How much of what ran has no name; `None` if nothing ran. Callers known by a return address alone, without a call
+/// or a sample of their own, are no part of what was measured.
 fn unknown(genome: &Genome, sums: &[Total]) -> Option<Unknown> {
     let (mut ran, mut nameless, mut all_events, mut nameless_events) = (0u64, 0u64, 0u64, 0u64);
     let mut reasons = std::collections::BTreeMap::<&str, UnknownCount>::new();
@@ -85,7 +86,7 @@ fn unknown(genome: &Genome, sums: &[Total]) -> Option<Unknown> {
         .functions
         .iter()
         .zip(sums)
-        .filter(|(_, total)| total.contexts > 0)
+        .filter(|(_, total)| total.metrics.calls > 0 || total.metrics.samples > 0)
     {
         let events = total.metrics.calls.saturating_add(total.metrics.samples);
         ran += 1;

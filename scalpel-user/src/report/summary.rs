@@ -1,7 +1,7 @@
 //! What is said at the end of a recording, in numbers.
 
 use crate::genome::{Genome, share};
-use crate::report::function::State;
+use crate::report::function::{FunctionRow, State};
 use crate::report::{Report, Unknown};
 
 /// What the recording itself cost, as far as the session measured it.
@@ -47,11 +47,18 @@ pub struct Summary {
 impl Summary {
     /// Summary of a genome and its report.
     pub fn of(genome: &Genome, report: &Report, cost: Cost) -> Self {
+        // A caller that is known by a return address alone ran, but nothing of it was seen.
+        let seen = |row: &&FunctionRow| {
+            let m = &row.measures;
+            row.state != State::Ran || m.calls > Some(0) || m.samples > Some(0) || m.lost > 0
+        };
         let count = |state| {
+            let of_state = |row: &&FunctionRow| row.state == state;
             report
                 .functions
                 .iter()
-                .filter(|row| row.state == state)
+                .filter(of_state)
+                .filter(seen)
                 .count()
         };
         Self {

@@ -51,11 +51,12 @@ impl Frame {
     }
 }
 
-/// The trampoline that a return probe puts in place of the return address, or nothing: no address of a caller.
+/// The trampoline that a return probe puts in place of the return address, nothing, or what lies there for `_start`,
+/// which nobody called (the number of arguments): no address of a caller. Nothing is mapped in the first page.
 ///
 /// The kernel maps `[uprobes]` at the last page of the address space (`xol_add_vma`, `kernel/events/uprobes.c`).
 pub(super) const fn is_no_address(site: u64) -> bool {
-    site == 0 || (site >= 0x7fff_ffff_e000 && site < 0x7fff_ffff_f000)
+    site < 0x1000 || (site >= 0x7fff_ffff_e000 && site < 0x7fff_ffff_f000)
 }
 
 #[derive(Debug, Default)]
@@ -90,6 +91,32 @@ impl Frames {
             self.armed = self.armed.saturating_sub(1);
         }
         Some(frame)
+    }
+
+    /// Whether a call of `func` is open whose end was to be reported.
+    pub(super) fn has_timed(&self, func: u32) -> bool {
+        let open = self.open.iter().chain(self.parked.iter().flatten());
+        open.filter(|frame| frame.timed)
+            .any(|frame| frame.func == func)
+    }
+
+    /// The ends of the open calls of `func` will not be reported: they get no more time. Tells how many there are.
+    pub(super) fn end_unseen(&mut self, func: u32) -> u64 {
+        let mut ended = 0;
+        let all = self.open.iter_mut().chain(self.parked.iter_mut().flatten());
+        for frame in all.filter(|frame| frame.func == func && frame.timed) {
+            frame.timed = false;
+            if frame.is_native() && !frame.beyond_depth {
+                self.armed = self.armed.saturating_sub(1);
+            }
+            ended += 1;
+        }
+        let mut charge = 0;
+        for frame in &mut self.open {
+            charge = if frame.timed { frame.node } else { charge };
+            frame.charge = charge;
+        }
+        ended
     }
 
     /// Position of the frame that an EXIT belongs to, from the innermost.

@@ -224,6 +224,18 @@ impl Builder {
         );
     }
 
+    /// The probe of a function goes at `time`: calls of it that are open then will not be seen to end. To be said
+    /// before the first event after `time`.
+    pub fn probe_gone(&mut self, func: FuncId, time: MonoTime) {
+        for state in self
+            .threads
+            .iter_mut()
+            .filter_map(|slot| slot.state.as_mut())
+        {
+            state.cut(func.get(), time.0);
+        }
+    }
+
     /// The thread ended: its open calls end here. Its number may come again.
     pub fn thread_ended(&mut self, time: MonoTime, pid: Pid, tid: Tid) {
         if let Some(&index) = self.by_id.get(&(pid, tid)) {

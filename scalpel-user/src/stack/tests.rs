@@ -387,8 +387,8 @@ fn the_exits_of_a_chain_of_tail_calls_are_no_missed_entries() {
 fn another_return_address_on_the_same_stack_pointer_is_no_tail_call() {
     let mut tape = Tape::new();
     tape.enter('a', 0)
-        .enter_from('b', 16, 0x100, 0)
-        .enter_from('c', 16, 0x110, 0)
+        .enter_from('b', 16, 0x1100, 0)
+        .enter_from('c', 16, 0x1110, 0)
         .exit('c', 16)
         .exit('a', 0);
     tape.check(&["a 1 1 20/40", "ab 1 1 10/10 unwound 1", "ac 1 1 10/10"]);
@@ -827,4 +827,31 @@ fn after_an_exec_no_old_call_goes_on() {
     tape.builder.executed(MonoTime(20), PID);
     tape.enter('b', 16).exit('b', 16);
     tape.check(&["a 1 0 10/10", "b 1 1 10/10"]);
+}
+
+#[test]
+fn a_call_whose_probe_goes_gets_no_time_from_then_on() {
+    let mut tape = Tape::new();
+    tape.enter('a', 0).enter('b', 16);
+    let (gone, soon) = (FuncId::new(number('b')).unwrap(), MonoTime(tape.time + 5));
+    tape.builder.probe_gone(gone, soon);
+    tape.enter('c', 32).exit('c', 32).exit('a', 0);
+    tape.check(&["a 1 1 25/40", "ab 1 0 5/15 inferred 1", "abc 1 1 10/10"]);
+}
+
+#[test]
+fn what_came_before_its_probe_went_is_measured_to_the_end() {
+    let mut tape = Tape::new();
+    tape.enter('a', 0).enter('b', 16);
+    let (gone, later) = (FuncId::new(number('b')).unwrap(), MonoTime(tape.time + 15));
+    tape.builder.probe_gone(gone, later);
+    tape.exit('b', 16).exit('a', 0);
+    tape.check(&["a 1 1 20/30", "ab 1 1 10/10"]);
+}
+
+#[test]
+fn the_number_of_arguments_is_no_caller_of_start() {
+    let mut tape = Tape::new().with_maps("ab");
+    tape.entry_only('a', 0, 3).enter('b', 16).exit('b', 16);
+    tape.check(&["a 1 0 0/10", "ab 1 1 10/10"]);
 }

@@ -39,6 +39,8 @@ pub(super) struct Thread {
     cpu: u64,
     window_begin: u64,
     window_end: u64,
+    /// Functions whose ends are not reported from a time on that has not come yet, earliest first.
+    cuts: Vec<(u64, u32)>,
     /// Events lost since the last one seen.
     gap: u64,
     /// Calls closed together with the function they had jumped to: their own EXIT follows.
@@ -59,6 +61,7 @@ impl Thread {
             cpu: CPU_NOT_MEASURED,
             window_begin: 0,
             window_end: 0,
+            cuts: Vec::new(),
             gap: 0,
             closed_by_tail: Vec::new(),
         }
@@ -139,6 +142,27 @@ impl Thread {
         }
     }
 
+    /// The probe of a function goes at `time`: what is open of it then will not be seen to end, and gets no time from
+    /// then on. Events from before may still come, so this waits for its time: as if a window ended there.
+    pub(super) fn cut(&mut self, func: u32, time: u64) {
+        if self.frames.has_timed(func) {
+            let at = self.cuts.partition_point(|&(known, _)| known <= time);
+            self.cuts.insert(at, (time, func));
+            self.window_end = self.window_end.min(time);
+        }
+    }
+
+    fn apply_cuts(&mut self, time: u64, shared: &mut Shared) {
+        let due = self.cuts.partition_point(|&(at, _)| at <= time);
+        for (_, func) in self.cuts.drain(..due) {
+            let cut = self.frames.end_unseen(func);
+            shared.fault(func).cut_by_loss += cut;
+        }
+        if let Some(&(next, _)) = self.cuts.first() {
+            self.window_end = self.window_end.min(next);
+        }
+    }
+
     /// Time passes into another window: each gets its share, CPU time in proportion to wall time.
     #[cold]
     fn pass_windows(&mut self, time: u64, cpu: u64, shared: &mut Shared) {
@@ -156,13 +180,16 @@ impl Thread {
                 self.charge(end, cpu_at_end);
                 self.flush(shared);
                 (self.window_begin, self.window_end) = shared.window_around(end);
-                if self.window_end <= end {
-                    break; // The end of time.
+                let is_end_of_time = self.window_end <= end;
+                self.apply_cuts(end, shared);
+                if is_end_of_time {
+                    break;
                 }
             }
         } else {
             self.flush(shared);
             (self.window_begin, self.window_end) = shared.window_around(time);
+            self.apply_cuts(time, shared);
         }
     }
 

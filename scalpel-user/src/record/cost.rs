@@ -1,0 +1,137 @@
+//! What a recording costs its target: the probes that ran, against the CPU time that the target used.
+//!
+//! Must not know how probes are attached.
+
+use rustc_hash::FxHashSet;
+
+use crate::event::FuncId;
+use crate::function::ExitStrategy;
+use crate::kernel::attach::SiteRequest;
+use crate::kernel::calibrate::ProbeCosts;
+use crate::kernel::process_cpu_ns;
+use crate::target::Process;
+
+/// CPU time of the targets, as last seen.
+#[derive(Debug, Default)]
+pub(super) struct TargetCpu {
+    processes: Vec<(Process, u64, u64)>,
+    /// Nobody but us reaps them: their numbers stay theirs when they have ended.
+    are_ours: bool,
+}
+
+impl TargetCpu {
+    pub(super) fn of(processes: &[Process], are_ours: bool) -> Self {
+        let seen = |process: &Process| {
+            let cpu = cpu_ns(process, are_ours).unwrap_or(0);
+            (process.clone(), cpu, cpu)
+        };
+        Self {
+            processes: processes.iter().map(seen).collect(),
+            are_ours,
+        }
+    }
+
+    /// To be called while the processes live, or are not reaped yet.
+    pub(super) fn look(&mut self) {
+        for (process, _, last) in &mut self.processes {
+            *last = cpu_ns(process, self.are_ours).unwrap_or(*last).max(*last);
+        }
+    }
+
+    /// CPU time used since the start, in ns.
+    pub(super) fn used_ns(&self) -> u64 {
+        self.processes
+            .iter()
+            .map(|(_, first, last)| last - first)
+            .sum()
+    }
+}
+
+/// CPU time of all threads of a process, ended ones too. Clock ticks are too coarse for a short program.
+fn cpu_ns(process: &Process, is_ours: bool) -> Option<u64> {
+    let cpu = process_cpu_ns(process.pid().0).ok()?;
+    // Asked after the reading, this proves that the number was its own.
+    (is_ours || process.is_alive()).then_some(cpu)
+}
+
+/// Time in probes in ns, lowest and highest: each hit costs what its kind of site and exit costs on this host.
+pub(super) fn probes_ns(
+    requests: &[SiteRequest],
+    costs: &ProbeCosts,
+    hits_of: impl Fn(FuncId) -> u64,
+) -> (u64, u64) {
+    let mut counted = FxHashSet::default();
+    let mut sum = (0u64, 0u64);
+    for request in requests
+        .iter()
+        .filter(|request| counted.insert(request.func))
+    {
+        let hits = hits_of(request.func);
+        let (low, high) = costs.interval_of_call(
+            request.stepped,
+            request.exit == ExitStrategy::Return,
+            request.exit == ExitStrategy::RetOffsets,
+        );
+        sum.0 = sum.0.saturating_add(hits.saturating_mul(low));
+        sum.1 = sum.1.saturating_add(hits.saturating_mul(high));
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::event::Pid;
+    use crate::kernel::attach::ProbedFile;
+
+    #[test]
+    fn a_stepped_site_costs_more_than_a_cheap_one_and_is_counted_once() {
+        let path = std::env::current_exe().unwrap();
+        let file = Arc::new(ProbedFile::new(std::fs::File::open(&path).unwrap(), path));
+        let request = |stepped, exit| SiteRequest {
+            func: FuncId::new(1).unwrap(),
+            file: Arc::clone(&file),
+            offset: 0,
+            stepped,
+            exit,
+            ret_offsets: Vec::new(),
+            heat: 0,
+            pid_filter: None,
+        };
+        let costs = ProbeCosts::default();
+        let check = |requests: &[SiteRequest], expect| {
+            assert_eq!(probes_ns(requests, &costs, |_| 1000), expect)
+        };
+        let cheap = request(false, ExitStrategy::EntryOnly);
+        check(std::slice::from_ref(&cheap), (700_000, 2_000_000));
+        check(&[cheap.clone(), cheap], (700_000, 2_000_000));
+        check(
+            &[request(true, ExitStrategy::Return)],
+            (10_500_000, 13_500_000),
+        );
+    }
+
+    #[test]
+    fn a_child_that_has_ended_still_tells_its_cpu_time() {
+        let mut child = Command::new("sh")
+            .args([
+                "-c",
+                "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; read x",
+            ])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let process = Process::open(Pid(child.id())).unwrap();
+        let mut cpu = TargetCpu::of(&[process.clone()], true);
+        drop(child.stdin.take());
+        while process.is_alive() {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        cpu.look();
+        assert!(cpu.used_ns() > 0, "{cpu:?}");
+        child.wait().unwrap();
+    }
+}
