@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::event::{FuncId, Pid};
 use crate::function::{ExitStrategy, FunctionInfo, FunctionTable};
 use crate::image::SiteCost;
@@ -22,6 +24,8 @@ pub(super) struct Probes {
     pub defined: Vec<(FuncId, FunctionInfo)>,
     /// Functions whose return probe must go when something that throws is mapped.
     pub conditional: Vec<FuncId>,
+    /// Where in `requests` a function is.
+    by_func: FxHashMap<FuncId, usize>,
     /// Files that could not be held open, with the reason.
     pub unopened: Vec<(PathBuf, String)>,
 }
@@ -53,19 +57,17 @@ pub(super) fn requests(
             }
         };
         for chosen in &image.chosen {
-            let known = functions.len();
-            let func = functions.insert(chosen.info.clone());
-            if functions.len() > known {
-                let info = functions
-                    .get(func)
-                    .map_or_else(|| chosen.info.clone(), |info| (**info).clone());
-                probes.defined.push((func, info));
+            let func = define(&mut probes, functions, chosen);
+            if let Some(index) = probes.by_func.get(&func).copied() {
+                weaken(&mut probes, index, func, chosen);
+                continue;
             }
             match &chosen.site {
                 Ok(site) => {
                     if chosen.rests_on_nothing_thrown {
                         probes.conditional.push(func);
                     }
+                    probes.by_func.insert(func, probes.requests.len());
                     probes.requests.push(SiteRequest {
                         func,
                         file: Arc::clone(&file),
@@ -87,6 +89,35 @@ pub(super) fn requests(
     }
     cut(&mut probes, limits.most);
     probes
+}
+
+fn define(probes: &mut Probes, functions: &mut FunctionTable, chosen: &Chosen) -> FuncId {
+    let known = functions.len();
+    let func = functions.insert(chosen.info.clone());
+    if functions.len() > known {
+        let info = functions
+            .get(func)
+            .map_or_else(|| chosen.info.clone(), |info| (**info).clone());
+        probes.defined.push((func, info));
+    }
+    func
+}
+
+/// One probe serves all processes that run the file: where one of them forbids the return probe, all do without.
+fn weaken(probes: &mut Probes, index: usize, func: FuncId, chosen: &Chosen) {
+    let Some(request) = probes.requests.get_mut(index) else {
+        return;
+    };
+    if request.exit != ExitStrategy::Return || chosen.info.exit == ExitStrategy::Return {
+        return;
+    }
+    request.exit = ExitStrategy::EntryOnly;
+    // Ids are given in rising order.
+    let defined = probes.defined.binary_search_by_key(&func, |(id, _)| *id);
+    if let Some((_, info)) = defined.ok().and_then(|at| probes.defined.get_mut(at)) {
+        info.exit = ExitStrategy::EntryOnly;
+        info.exit_reason = format!("in another process: {}", chosen.info.exit_reason);
+    }
 }
 
 /// Keeps the largest functions: they say most about a program and are called least.

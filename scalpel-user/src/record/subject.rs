@@ -1,12 +1,15 @@
 //! Who is recorded: running processes, or a command that is held until its probes are in place.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
+use rustc_hash::FxHashSet;
 
 use crate::event::Pid;
 use crate::image::KernelRelease;
 use crate::plan::{RecordPlan, Target};
 use crate::survey::{self, Question, Survey};
-use crate::target::{Process, Spawned, by_comm};
+use crate::target::{Backing, FileId, Mapping, Process, Spawned, TargetError, by_comm};
 
 /// The processes of a recording.
 #[derive(Debug)]
@@ -77,7 +80,8 @@ impl Subject {
         }
     }
 
-    /// What there is to probe, one survey a process.
+    /// What there is to probe, one survey for all processes that map the same files under the same rules (the workers
+    /// of a server).
     pub(super) fn surveys(&self, plan: &RecordPlan, kernel: KernelRelease) -> Result<Vec<Survey>> {
         let question = Question {
             choice: &plan.choice,
@@ -87,15 +91,34 @@ impl Subject {
         if let Some(spawned) = &self.spawned {
             return Ok(vec![survey::of_program(spawned.programs(), &question)?]);
         }
-        let surveyed = |process: &Process| {
-            survey::of_process(process, &question)
-                .with_context(|| format!("process {} ({})", process.pid(), process.name()))
-        };
-        self.processes.iter().map(surveyed).collect()
+        let mut looked_at = FxHashSet::default();
+        let mut surveys = Vec::new();
+        for process in &self.processes {
+            let named = || format!("process {} ({})", process.pid(), process.name());
+            if looked_at.insert(likeness(process).with_context(named)?) {
+                surveys.push(survey::of_process(process, &question).with_context(named)?);
+            }
+        }
+        Ok(surveys)
     }
 
     /// Whether every process has ended.
     pub(super) fn has_ended(&self) -> bool {
         !self.processes.iter().any(Process::is_alive)
     }
+}
+
+/// What a survey depends on: the mapped files, and what the process forbids.
+type Likeness = (Vec<(PathBuf, FileId)>, bool, bool);
+
+fn likeness(process: &Process) -> Result<Likeness, TargetError> {
+    let file = |mapping: &Mapping| match &mapping.backing {
+        Backing::File { id, path, .. } if mapping.executable => Some((path.clone(), *id)),
+        _ => None,
+    };
+    let mut files: Vec<_> = process.maps()?.iter().filter_map(file).collect();
+    files.sort_unstable();
+    files.dedup();
+    let status = process.status()?;
+    Ok((files, status.seccomp != 0, status.shadow_stack))
 }
