@@ -206,8 +206,16 @@ impl FunctionTable {
         }
     }
 
+    /// Highest id: every place below an id costs memory, and a damaged stream can name any number. Enough for all
+    /// functions that can be probed and all names that sampled stacks are cut to.
+    pub const MOST: u32 = 1 << 21;
+
     /// Defines `id` itself, as a recorded stream does; the places between are filled with undefined functions.
-    pub fn define(&mut self, id: FuncId, info: FunctionInfo) {
+    /// False = the id is beyond [`FunctionTable::MOST`] and was left out.
+    pub fn define(&mut self, id: FuncId, info: FunctionInfo) -> bool {
+        if id.get() > Self::MOST {
+            return false;
+        }
         while self.functions.len() < id.get() as usize {
             self.push(undefined(self.functions.len() as u32 + 1));
         }
@@ -216,6 +224,12 @@ impl FunctionTable {
         if let Some(slot) = self.functions.get_mut(id.get() as usize - 1) {
             *slot = Arc::new(info);
         }
+        true
+    }
+
+    /// A place at the end for a function of which a stream only says the number.
+    pub fn insert_undefined(&mut self, id: FuncId) -> FuncId {
+        self.insert(undefined(id.get()))
     }
 
     fn push(&mut self, info: FunctionInfo) -> FuncId {
@@ -271,5 +285,20 @@ fn undefined(number: u32) -> FunctionInfo {
         exit_reason: String::new(),
         unknown: Some(UnknownReason::UndefinedId),
         ordinal: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FuncId, FunctionTable, undefined};
+
+    #[test]
+    fn an_id_beyond_the_highest_makes_no_room_for_those_below_it() {
+        let mut table = FunctionTable::new();
+        for number in [FunctionTable::MOST + 1, u32::MAX] {
+            let id = FuncId::new(number).unwrap();
+            assert!(!table.define(id, undefined(number)));
+        }
+        assert!(table.is_empty());
     }
 }

@@ -156,7 +156,9 @@ impl Session {
         } else {
             self.builder.function(func, &info);
         }
-        self.functions.define(func, info);
+        if !self.functions.define(func, info) {
+            self.census.bad_record();
+        }
     }
 
     fn losses(&mut self, losses: &[Loss]) {
@@ -164,8 +166,7 @@ impl Session {
             .iter()
             .filter(|loss| loss.class == LossClass::RecursionMiss);
         self.recursion_misses = missed
-            .map(|loss| loss.count)
-            .sum::<u64>()
+            .fold(0u64, |sum, loss| sum.saturating_add(loss.count))
             .max(self.recursion_misses);
         self.assembly.losses(losses);
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use scalpel_common::kernel::LossClass;
 
-use super::{BlindSpot, Counter, Genome};
+use super::{BlindSpot, Counter, Genome, strangers};
 use crate::event::{FuncId, MonoTime, Pid, Tid};
 use crate::function::FunctionTable;
 use crate::input::{Bound, Loss, RunInfo};
@@ -95,7 +95,13 @@ impl Assembly {
     }
 
     /// The genome.
-    pub fn finish(self, run: RunInfo, functions: FunctionTable, mut tree: Tree) -> Genome {
+    pub fn finish(self, run: RunInfo, functions: FunctionTable, tree: Tree) -> Genome {
+        let mut genome = self.put_together(run, functions, tree);
+        strangers::take_in(&mut genome);
+        genome
+    }
+
+    fn put_together(self, run: RunInfo, functions: FunctionTable, mut tree: Tree) -> Genome {
         merge_cells(&mut tree.cells);
         name_threads(&mut tree, &self.names);
         tree.faults.sort_unstable_by_key(|&(func, _)| func);

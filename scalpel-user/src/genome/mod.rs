@@ -6,6 +6,7 @@
 pub mod assemble;
 pub mod loss;
 pub mod store;
+mod strangers;
 pub mod totals;
 pub(crate) mod walk;
 

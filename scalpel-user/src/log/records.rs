@@ -105,13 +105,14 @@ const EXITS: [ExitStrategy; 4] = [
     ExitStrategy::EntryOnly,
     ExitStrategy::None,
 ];
-const LOSSES: [LossClass; 6] = [
+const LOSSES: [LossClass; 7] = [
     LossClass::Enter,
     LossClass::Exit,
     LossClass::Sample,
     LossClass::Control,
     LossClass::ThreadState,
     LossClass::ReturnRefused,
+    LossClass::RecursionMiss,
 ];
 
 fn by_number<T: Copy>(list: &[T], number: u8, unknown: &'static str) -> Result<T, Malformed> {

@@ -325,3 +325,25 @@ proptest! {
         read(&bytes);
     }
 }
+
+#[test]
+fn counters_of_every_class_come_back() {
+    use LossClass::*;
+    let classes = [
+        Enter,
+        Exit,
+        Sample,
+        Control,
+        ThreadState,
+        ReturnRefused,
+        RecursionMiss,
+    ];
+    let loss = |class| Loss {
+        class,
+        cpu: None,
+        func: None,
+        count: 1,
+    };
+    let losses = vec![Input::Losses(classes.map(loss).to_vec())];
+    assert_eq!(read(&written(&losses)).0, losses);
+}

@@ -78,7 +78,10 @@ impl Lane {
         if self.is_as_expected() {
             return None;
         }
-        let expected = self.known_next()?;
+        // Nothing came before a new thread's first number: there is nothing to begin again.
+        let Next::Number(expected) = self.next else {
+            return None;
+        };
         let again = |event: &&Event| {
             distance(expected, event) >= BEHIND
                 && event.time > self.released_to

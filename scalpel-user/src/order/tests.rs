@@ -259,3 +259,14 @@ fn the_model_catches_release_on_arrival() {
 fn the_model_catches_a_drain_that_passed_over_a_record_being_written() {
     assert!(broken(Rule::DespiteBusyRecords, 300).0 > 20);
 }
+
+#[test]
+fn a_thread_that_begins_with_an_impossible_number_does_not_begin_for_ever() {
+    for seq in [0, 1 << 31 | 1, u32::MAX] {
+        let mut order = Order::new();
+        let mut seen = Seen::default();
+        order.events(&[event(1, seq, 10), event(1, 1, 20)]);
+        order.drained(MonoTime(30), &mut |item| seen.take(item));
+        assert_eq!((seen.0.join(" ").as_str(), order.late()), ("1:1", 1));
+    }
+}

@@ -88,7 +88,7 @@ impl Callers {
             .find(|map| (map.start..map.end).contains(&call))?;
         self.files
             .get_mut(&map.path)?
-            .function_at(call - map.start + map.offset)
+            .function_at((call - map.start).checked_add(map.offset)?)
     }
 }
 

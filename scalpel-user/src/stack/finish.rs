@@ -287,6 +287,5 @@ fn folded_calls(cells: &[Cell], contexts: &[Context]) -> u64 {
     cells
         .iter()
         .filter(|cell| below(cell.context))
-        .map(|cell| cell.metrics.calls)
-        .sum()
+        .fold(0, |sum: u64, cell| sum.saturating_add(cell.metrics.calls))
 }

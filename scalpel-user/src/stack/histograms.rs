@@ -1,10 +1,18 @@
 //! Inclusive durations per function, growing only over the buckets in use.
 
+use rustc_hash::FxHashMap;
+
 use crate::event::FuncId;
 use crate::tree::Histogram;
 
+/// Ids from here on are looked up in a table: one absurd id must not cost memory for all those below it.
+const FAR: u32 = 1 << 18;
+
 #[derive(Debug, Default)]
-pub(super) struct Histograms(Vec<Counts>);
+pub(super) struct Histograms {
+    near: Vec<Counts>,
+    far: FxHashMap<u32, Counts>,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Counts {
@@ -15,7 +23,7 @@ struct Counts {
 impl Histograms {
     pub(super) fn add(&mut self, func: u32, duration_ns: u64) {
         let bucket = Histogram::bucket_of(duration_ns);
-        if let Some(counts) = self.0.get_mut(func as usize)
+        if let Some(counts) = self.near.get_mut(func as usize)
             && let Some(count) = counts
                 .counts
                 .get_mut(usize::from(bucket.wrapping_sub(counts.first)))
@@ -28,26 +36,35 @@ impl Histograms {
 
     #[cold]
     fn grow(&mut self, func: u32, bucket: u16) {
-        if self.0.len() <= func as usize {
-            self.0.resize(func as usize + 1, Counts::default());
+        if func >= FAR {
+            return self.far.entry(func).or_default().count(bucket);
         }
-        if let Some(counts) = self.0.get_mut(func as usize) {
-            counts.reach(bucket);
-            if let Some(count) = counts.counts.get_mut(usize::from(bucket - counts.first)) {
-                *count += 1;
-            }
+        if self.near.len() <= func as usize {
+            self.near.resize(func as usize + 1, Counts::default());
+        }
+        if let Some(counts) = self.near.get_mut(func as usize) {
+            counts.count(bucket);
         }
     }
 
     pub(super) fn finish(self) -> Vec<(FuncId, Histogram)> {
-        let functions = self.0.into_iter().zip(0u32..);
+        let mut far: Vec<_> = self.far.into_iter().collect();
+        far.sort_unstable_by_key(|&(func, _)| func);
+        let functions = (0u32..).zip(self.near).chain(far);
         functions
-            .filter_map(|(counts, func)| Some((FuncId::new(func)?, counts.finish()?)))
+            .filter_map(|(func, counts)| Some((FuncId::new(func)?, counts.finish()?)))
             .collect()
     }
 }
 
 impl Counts {
+    fn count(&mut self, bucket: u16) {
+        self.reach(bucket);
+        if let Some(count) = self.counts.get_mut(usize::from(bucket - self.first)) {
+            *count += 1;
+        }
+    }
+
     fn reach(&mut self, bucket: u16) {
         if self.counts.is_empty() {
             self.first = bucket;

@@ -118,11 +118,11 @@ impl Shared {
             })
             .or_default();
         *samples += 1;
-        *ns += if self.sample_period_is_ns {
+        *ns = ns.saturating_add(if self.sample_period_is_ns {
             sample.event.value
         } else {
             0
-        };
+        });
     }
 }
 
@@ -299,7 +299,7 @@ impl Builder {
         if let Some(mut state) = slot.state.take() {
             state.end(time.0, &mut self.shared);
             slot.thread.events += state.events;
-            slot.thread.lost += state.lost;
+            slot.thread.lost = slot.thread.lost.saturating_add(state.lost);
         }
     }
 

@@ -855,3 +855,59 @@ fn the_number_of_arguments_is_no_caller_of_start() {
     tape.entry_only('a', 0, 3).enter('b', 16).exit('b', 16);
     tape.check(&["a 1 0 0/10", "ab 1 1 10/10"]);
 }
+
+/// Numbers that no kernel writes, but that a damaged log can hold.
+#[test]
+fn absurd_numbers_cost_neither_a_panic_nor_memory() {
+    let mut tape = Tape::new().with_maps("a");
+    let (func, value, source) = (u32::MAX, u64::MAX, Source::Uprobe as u8);
+    for kind in [
+        Kind::Enter,
+        Kind::Exit,
+        Kind::Count,
+        Kind::Lost,
+        Kind::ThreadEnd,
+        Kind::Lost,
+    ] {
+        let kind = kind as u8;
+        tape.push(Event {
+            func,
+            value,
+            source,
+            kind,
+            weight: 255,
+            ..Event::default()
+        });
+    }
+    for _ in 0..2 {
+        let event = Event {
+            time: 1,
+            pid: 1,
+            tid: 2,
+            value,
+            ..Event::default()
+        };
+        let (user, kernel) = (vec![u64::MAX, 0, 1], vec![u64::MAX]);
+        tape.builder.sample(&Sample {
+            event,
+            user,
+            kernel,
+        });
+        tape.builder.executed(MonoTime(u64::MAX), PID);
+    }
+    tape.builder.gap(PID, TID, u64::MAX);
+    let (time, start, end) = (MonoTime(0), Addr(0), Addr(u64::MAX));
+    let path = String::from("/bin/test");
+    tape.builder.control(&Control::Map {
+        time,
+        pid: PID,
+        start,
+        end,
+        offset: u64::MAX,
+        path,
+    });
+    tape.enter_from('a', 0, u64::MAX, 0).exit('a', 0);
+    let tree = tape.tree();
+    assert_eq!(tree.histograms.len(), 2);
+    assert_eq!(tree.threads[0].lost, u64::MAX);
+}

@@ -166,7 +166,7 @@ impl Tables<'_> {
         self.rows("functions", |row| {
             let next = table.len() as u64 + 1;
             match u32::try_from(next).ok().and_then(FuncId::new) {
-                Some(id) if unsigned(row, 0)? == next => table.define(id, function(row)?),
+                Some(id) if unsigned(row, 0)? == next && table.define(id, function(row)?) => {}
                 _ => return damaged("its functions are not numbered 1, 2, 3 ..."),
             }
             Ok(())

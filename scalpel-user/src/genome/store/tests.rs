@@ -215,3 +215,20 @@ proptest! {
         drop(Genome::read(&damaged));
     }
 }
+
+#[test]
+fn absurd_numbers_are_cut_to_what_a_reader_can_add_up() {
+    let mut genome = example();
+    for cell in &mut genome.tree.cells {
+        cell.metrics.calls = u64::MAX / 3;
+        cell.metrics.total_wall_ns = u64::MAX;
+    }
+    genome.tree.threads[0].lost = u64::MAX;
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("absurd.genome");
+    genome.write(&path).unwrap();
+    let read = Genome::read(&path).unwrap();
+    assert_eq!(read.tree.threads[0].lost, i64::MAX as u64);
+    let calls = read.tree.cells.iter().map(|cell| cell.metrics.calls);
+    assert_eq!(calls.sum::<u64>(), i64::MAX as u64);
+}

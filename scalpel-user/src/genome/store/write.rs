@@ -67,9 +67,9 @@ fn write_rows(genome: &Genome, db: &Connection) -> Sqlite<()> {
     write_sums(genome, db)
 }
 
-/// A counter as SQLite stores it.
-fn int(value: u64) -> Sqlite<i64> {
-    i64::try_from(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+/// A counter as SQLite stores it. One absurd number must not cost the whole recording: it is stored as the largest.
+fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 fn insert<'db>(db: &'db Connection, table: &str, columns: usize) -> Sqlite<Statement<'db>> {
@@ -89,17 +89,17 @@ fn write_run(genome: &Genome, db: &Connection) -> Sqlite<()> {
         run.command,
         run.host,
         run.kernel,
-        int(run.started_unix_ns)?,
-        int(run.started.0)?,
-        int(genome.ended.0)?,
+        int(run.started_unix_ns),
+        int(run.started.0),
+        int(genome.ended.0),
         genome.cut,
         run.mode,
         run.version,
-        low.map(int).transpose()?,
-        high.map(int).transpose()?,
+        low.map(int),
+        high.map(int),
         run.sample_hz,
-        int(genome.tree.window_ns)?,
-        int(genome.tree.folded_calls)?,
+        int(genome.tree.window_ns),
+        int(genome.tree.folded_calls),
     ])?;
     Ok(())
 }
@@ -126,7 +126,7 @@ fn write_function(row: &mut Statement<'_>, id: u32, info: &FunctionInfo) -> Sqli
         info.language.word(),
         info.build_id,
         info.file_offset.cast_signed(),
-        int(info.size)?,
+        int(info.size),
         info.site_delta,
         info.exit.word(),
         info.exit_reason,
@@ -140,7 +140,7 @@ fn write_function(row: &mut Statement<'_>, id: u32, info: &FunctionInfo) -> Sqli
 fn write_threads(genome: &Genome, db: &Connection) -> Sqlite<()> {
     let mut row = insert(db, "threads", 7)?;
     for (id, thread) in (0i64..).zip(&genome.tree.threads) {
-        let (events, lost) = (int(thread.events)?, int(thread.lost)?);
+        let (events, lost) = (int(thread.events), int(thread.lost));
         row.execute(params![
             id,
             RUN,
@@ -172,13 +172,18 @@ fn write_cells(genome: &Genome, db: &Connection) -> Sqlite<()> {
     // Rows in the order of the key are appended; others would split pages all over the table.
     let mut order: Vec<_> = genome.tree.cells.iter().collect();
     order.sort_unstable_by_key(|cell| (cell.window, cell.thread, cell.context));
+    // What SQLite and every reader can still add up: absurd numbers of a damaged stream are cut to that.
+    let mut left = [i64::MAX; schema::METRICS];
     let mut row = insert(db, "cells", 3 + schema::METRICS)?;
     for cell in order {
         row.raw_bind_parameter(1, cell.window)?;
         row.raw_bind_parameter(2, cell.thread)?;
         row.raw_bind_parameter(3, cell.context.0)?;
-        for (column, value) in (4usize..).zip(schema::to_columns(&cell.metrics)) {
-            row.raw_bind_parameter(column, int(value)?)?;
+        let columns = schema::to_columns(&cell.metrics).into_iter().zip(&mut left);
+        for (column, (value, left)) in (4usize..).zip(columns) {
+            let fits = int(value).min(*left);
+            *left -= fits;
+            row.raw_bind_parameter(column, fits)?;
         }
         row.raw_execute()?;
     }
@@ -189,7 +194,7 @@ fn write_histograms(genome: &Genome, db: &Connection) -> Sqlite<()> {
     let mut row = insert(db, "histograms", 3)?;
     for (func, histogram) in &genome.tree.histograms {
         for &(bucket, count) in &histogram.buckets {
-            row.execute((func.get(), bucket, int(count)?))?;
+            row.execute((func.get(), bucket, int(count)))?;
         }
     }
     Ok(())
@@ -198,10 +203,7 @@ fn write_histograms(genome: &Genome, db: &Connection) -> Sqlite<()> {
 fn write_doubts(genome: &Genome, db: &Connection) -> Sqlite<()> {
     let mut row = insert(db, "faults", 6)?;
     for (func, faults) in &genome.tree.faults {
-        let columns = schema::faults_to_columns(faults)
-            .map(int)
-            .into_iter()
-            .collect::<Sqlite<Vec<_>>>()?;
+        let columns = schema::faults_to_columns(faults).map(int);
         row.execute(params_from_iter(
             std::iter::once(i64::from(func.get())).chain(columns),
         ))?;
@@ -214,12 +216,12 @@ fn write_doubts(genome: &Genome, db: &Connection) -> Sqlite<()> {
             loss::word(loss.class),
             loss.cpu,
             func,
-            int(loss.count)?
+            int(loss.count)
         ])?;
     }
     let mut row = insert(db, "bounds", 4)?;
     for bound in &genome.bounds {
-        let since = bound.since.map(|time| int(time.0)).transpose()?;
+        let since = bound.since.map(|time| int(time.0));
         row.execute(params![RUN, bound.func.get(), since, bound.reason])?;
     }
     let mut row = insert(db, "notes", 2)?;
@@ -228,7 +230,7 @@ fn write_doubts(genome: &Genome, db: &Connection) -> Sqlite<()> {
     }
     let mut row = insert(db, "counters", 3)?;
     for (counter, &count) in &genome.counters {
-        row.execute((RUN, counter.word(), int(count)?))?;
+        row.execute((RUN, counter.word(), int(count)))?;
     }
     let mut row = insert(db, "blind_spots", 3)?;
     for spot in &genome.blind_spots {
@@ -243,31 +245,31 @@ fn write_sums(genome: &Genome, db: &Connection) -> Sqlite<()> {
     let mut row = insert(db, "func_total", 14)?;
     for (func, total) in (1i64..).zip(totals::functions(tree, &own, &genome.functions)) {
         let m = &total.metrics;
-        let [self_wall, self_cpu, total_wall, total_cpu] = times(m)?;
+        let [self_wall, self_cpu, total_wall, total_cpu] = times(m);
         if total.contexts > 0 {
             row.execute(params![
                 func,
-                int(m.calls)?,
-                int(m.timed)?,
+                int(m.calls),
+                int(m.timed),
                 self_wall,
                 self_cpu,
                 total_wall,
                 total_cpu,
-                int(m.samples)?,
-                int(total.total_samples)?,
-                int(m.sampled_ns)?,
-                int(total.total_sampled_ns)?,
-                int(m.unwound)?,
-                int(m.lost)?,
-                int(m.probe_events)?,
+                int(m.samples),
+                int(total.total_samples),
+                int(m.sampled_ns),
+                int(total.total_sampled_ns),
+                int(m.unwound),
+                int(m.lost),
+                int(m.probe_events),
             ])?;
         }
     }
     let mut row = insert(db, "edge_total", 7)?;
     for edge in totals::edges(tree, &own) {
-        let [_, _, wall, cpu] = times(&edge.metrics)?;
+        let [_, _, wall, cpu] = times(&edge.metrics);
         let (caller, source) = (edge.caller.map(FuncId::get), edge.source.word());
-        let (calls, samples) = (int(edge.metrics.calls)?, int(edge.metrics.samples)?);
+        let (calls, samples) = (int(edge.metrics.calls), int(edge.metrics.samples));
         row.execute(params![
             caller,
             edge.callee.get(),
@@ -282,12 +284,12 @@ fn write_sums(genome: &Genome, db: &Connection) -> Sqlite<()> {
 }
 
 /// Self wall, self CPU, total wall, total CPU; NULL where nothing was timed.
-fn times(m: &Metrics) -> Sqlite<[Option<i64>; 4]> {
-    let measured = |count: u64, value: u64| (count > 0).then(|| int(value)).transpose();
-    Ok([
-        measured(m.timed, m.self_wall_ns)?,
-        measured(m.cpu_timed, m.self_cpu_ns)?,
-        measured(m.timed, m.total_wall_ns)?,
-        measured(m.cpu_timed, m.total_cpu_ns)?,
-    ])
+fn times(m: &Metrics) -> [Option<i64>; 4] {
+    let measured = |count: u64, value: u64| (count > 0).then(|| int(value));
+    [
+        measured(m.timed, m.self_wall_ns),
+        measured(m.cpu_timed, m.self_cpu_ns),
+        measured(m.timed, m.total_wall_ns),
+        measured(m.cpu_timed, m.total_cpu_ns),
+    ]
 }
