@@ -213,13 +213,9 @@ impl Tags {
         let named = [(self.rela, self.rela_size), (self.jmprel, self.jmprel_size)]
             .into_iter()
             .flat_map(|table| relocations(elf, table))
-            .map(|relocation| (relocation.r_info.get(LE) >> 32) as u32 + 1)
+            .map(|relocation| (relocation.r_info.get(LE) >> 32) + 1)
             .max();
-        hashed
-            .into_iter()
-            .chain(gnu_hashed)
-            .chain(named)
-            .max()
-            .map(|count| count as usize)
+        let tables = hashed.into_iter().chain(gnu_hashed).map(u64::from);
+        usize::try_from(tables.chain(named).max()?).ok()
     }
 }

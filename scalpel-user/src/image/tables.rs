@@ -21,9 +21,9 @@ pub(super) fn pointers_in_data(elf: &ElfFile<'_>, dynamic: &Dynamic<'_>) -> Code
     }
     if elf.kind() == ImageKind::Executable {
         for segment in elf.segments.iter().filter(|segment| !segment.executable) {
-            let aligned = segment.vaddr.next_multiple_of(8);
-            for word in elf
-                .bytes_from(aligned)
+            let aligned = segment.vaddr.checked_next_multiple_of(8);
+            for word in aligned
+                .and_then(|aligned| elf.bytes_from(aligned))
                 .unwrap_or_default()
                 .as_chunks::<8>()
                 .0

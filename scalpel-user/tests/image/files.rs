@@ -360,3 +360,45 @@ fn every_function_of_a_real_library_has_a_decision_and_most_are_cheap() {
         );
     }
 }
+
+/// A dynamic executable of the ELF layout alone: one segment of code, one of data at `data`, and one relocation that
+/// names symbol `symbol`.
+fn executable(data: u64, symbol: u32) -> Vec<u8> {
+    let mut bytes = vec![0u8; 0x400];
+    let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+    put(0, b"\x7fELF\x02\x01\x01");
+    put(16, &[2, 0, 62, 0, 1]);
+    put(32, &64u64.to_le_bytes());
+    put(52, &[64, 0, 56, 0, 3, 0, 64]);
+    let mut program = |index: usize, kind: u32, flags: u32, offset: u64, vaddr: u64, size: u64| {
+        let at = 64 + 56 * index;
+        put(at, &kind.to_le_bytes());
+        put(at + 4, &flags.to_le_bytes());
+        for (field, value) in [offset, vaddr, vaddr, size, size, 1].iter().enumerate() {
+            put(at + 8 + 8 * field, &value.to_le_bytes());
+        }
+    };
+    program(0, 1, 5, 0, 0x1000, 0x400);
+    program(1, 1, 6, 0x300, data, 0x100);
+    program(2, 2, 6, 0x200, 0x1200, 0x60);
+    // DT_SYMTAB, DT_STRTAB, DT_STRSZ, DT_RELA, DT_RELASZ; the relocation is R_X86_64_64.
+    for (entry, (tag, value)) in [(6, 0x1100), (5, 0x1100), (10, 8), (7, 0x12a0), (8, 24)]
+        .into_iter()
+        .enumerate()
+    {
+        put(0x200 + 16 * entry, &u64::to_le_bytes(tag));
+        put(0x208 + 16 * entry, &u64::to_le_bytes(value));
+    }
+    put(0x2a8, &(u64::from(symbol) << 32 | 1).to_le_bytes());
+    bytes
+}
+
+#[test]
+fn addresses_and_numbers_at_the_end_of_their_range_are_read_like_others() {
+    for (data, symbol) in [(u64::MAX - 3, 0), (u64::MAX, u32::MAX), (0x5001, u32::MAX)] {
+        let bytes = executable(data, symbol);
+        let image = Image::parse(&bytes, "a", &NoDebugFiles).unwrap();
+        let all: Vec<usize> = (0..image.functions().len()).collect();
+        assert!(plan_sites(&image, &all, &ExitPolicy::default()).is_empty());
+    }
+}
