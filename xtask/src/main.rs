@@ -6,6 +6,7 @@ mod cmd;
 mod debs;
 mod picture;
 mod record;
+mod soak;
 mod test;
 mod tidy;
 
@@ -32,6 +33,8 @@ enum Task {
     Picture(picture::Options),
     /// Build scalpel-ebpf in release mode and run `scalpel-ebpf record` as root.
     Record(record::Options),
+    /// Run every fuzz target for some minutes; writes docs/soak.md.
+    Soak(soak::Options),
     /// Run every check and every test, installing what they need.
     Test(test::Options),
     /// Check the rules of the house: rooms and directions, dependencies, file lengths, documents.
@@ -44,6 +47,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::BuildEbpf(options) => build_ebpf::run(&options),
         Task::Picture(options) => picture::run(&options),
         Task::Record(options) => record::run(&options),
+        Task::Soak(options) => soak::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Tidy(options) => tidy::run(&options),
     }

@@ -1,0 +1,44 @@
+//! What several fuzz targets share: logs with right checksums, and the law that every tree keeps.
+
+pub mod stream;
+
+use std::collections::HashMap;
+
+use scalpel_user::tree::{ContextId, Tree};
+
+const FILE_HEAD: usize = 16;
+const CHUNK_HEAD: usize = 48;
+
+/// The log in `bytes`, with the checksum of each chunk made right. Layout: FORMAT.md.
+pub fn mended(bytes: &[u8]) -> Vec<u8> {
+    let mut log = bytes.to_vec();
+    let mut at = FILE_HEAD;
+    while let Some(chunk) = log.get_mut(at..).filter(|rest| rest.len() >= CHUNK_HEAD) {
+        let length = u32::from_le_bytes([chunk[4], chunk[5], chunk[6], chunk[7]]) as usize;
+        let end = CHUNK_HEAD.saturating_add(length);
+        let Some(chunk) = chunk.get_mut(..end) else { break };
+        let crc = crc32fast::hash(&chunk[12..]);
+        chunk[8..12].copy_from_slice(&crc.to_le_bytes());
+        at += end;
+    }
+    log
+}
+
+/// Self time and the children's total times are the total time, on every context of every window and thread; sums
+/// stop at the largest number.
+pub fn assert_adds_up(tree: &Tree) {
+    let mut children: HashMap<(u32, u32, ContextId), [u64; 2]> = HashMap::new();
+    let below_root = || tree.cells.iter().filter(|cell| cell.context != ContextId::ROOT);
+    for cell in below_root() {
+        let parent = tree.contexts[cell.context.0 as usize].parent;
+        let [wall, cpu] = children.entry((cell.window, cell.thread, parent)).or_default();
+        *wall = wall.saturating_add(cell.metrics.total_wall_ns);
+        *cpu = cpu.saturating_add(cell.metrics.total_cpu_ns);
+    }
+    for cell in below_root() {
+        let m = cell.metrics;
+        let [wall, cpu] = children.get(&(cell.window, cell.thread, cell.context)).copied().unwrap_or_default();
+        assert_eq!(m.self_wall_ns.saturating_add(wall), m.total_wall_ns, "wall time of {cell:?}");
+        assert_eq!(m.self_cpu_ns.saturating_add(cpu), m.total_cpu_ns, "CPU time of {cell:?}");
+    }
+}
