@@ -9,10 +9,9 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::programs::ProbeContext;
 use aya_log_ebpf::debug;
 use scalpel_common::event::{Kind, flags};
-use scalpel_common::kernel::{LossClass, Settings, ThreadState, cookie_func, cookie_generation};
+use scalpel_common::kernel::{LossClass, ThreadState, cookie_func, cookie_generation};
 
-use crate::emit::{self, Call};
-use crate::fields::Task;
+use crate::emit::{self, What};
 use crate::{guard, thread};
 
 /// A session program's answer at an entry: the return shall be probed.
@@ -68,55 +67,37 @@ impl Hit {
     }
 }
 
-/// A call in a watched process.
+/// The running thread, in a watched process.
+#[derive(Clone, Copy)]
 pub(crate) struct Watched {
-    /// The settings.
-    pub(crate) settings: &'static Settings,
-    /// The thread.
-    pub(crate) task: Task,
     /// Its state.
     pub(crate) state: *mut ThreadState,
-    /// Thread group id.
-    pub(crate) pid: u32,
-    /// Thread id.
-    pub(crate) tid: u32,
 }
 
 /// The running thread, if the lease lasts and its process is watched.
 #[inline(always)]
 pub(crate) fn watched() -> Option<Watched> {
-    let settings = thread::settings()?;
-    let task = Task::current();
-    // SAFETY: the helper has no precondition.
-    let pid_tgid = unsafe { bpf_get_current_pid_tgid() };
-    let (pid, tid) = ((pid_tgid >> 32) as u32, pid_tgid as u32);
-    let state = thread::watched(settings, task, pid)?;
-    Some(Watched {
-        settings,
-        task,
-        state,
-        pid,
-        tid,
-    })
+    let state = thread::current();
+    (!state.is_null()).then_some(Watched { state })
 }
 
 impl Watched {
     /// Notes which entry probe ran; false = a newer link's probe of the same function has counted this entry already.
     #[inline(always)]
-    pub(crate) fn is_first(&self, cookie: u64) -> bool {
+    pub(crate) fn is_first(self, cookie: u64) -> bool {
         self.is_first_at(cookie_func(cookie), cookie)
     }
 
     /// The same for an exit probe. Entries and exits have links of their own, re-created one after the other: an exit
     /// by a newer link must not silence the next entry, which only the older one sees.
     #[inline(always)]
-    fn is_first_exit(&self, cookie: u64) -> bool {
+    fn is_first_exit(self, cookie: u64) -> bool {
         const EXIT: u32 = 1 << 31;
         self.is_first_at(cookie_func(cookie) | EXIT, cookie)
     }
 
     #[inline(always)]
-    fn is_first_at(&self, func: u32, cookie: u64) -> bool {
+    fn is_first_at(self, func: u32, cookie: u64) -> bool {
         let generation = cookie_generation(cookie);
         // SAFETY: the storage lives as long as the running thread, and only the thread's own programs use these fields.
         let state = unsafe { &mut *self.state };
@@ -130,51 +111,31 @@ impl Watched {
 
     /// Writes ENTER.
     #[inline(always)]
-    pub(crate) fn enter(&self, func: u32, frame: u64, site: u64, flags: u16) {
-        let kind = Kind::Enter;
-        let (pid, tid, class) = (self.pid, self.tid, LossClass::Enter);
+    pub(crate) fn enter(self, func: u32, frame: u64, site: u64, flags: u16) {
         emit::call(
-            self.settings,
             self.state,
-            Call {
-                pid,
-                tid,
-                func,
-                class,
-                kind,
-                flags,
-                frame,
-                site,
-                value: 0,
-            },
+            What::new(Kind::Enter, func, flags),
+            frame,
+            site,
+            0,
         );
     }
 
     /// Writes EXIT.
     #[inline(always)]
-    fn exit(&self, func: u32, frame: u64, value: u64, flags: u16) {
-        let kind = Kind::Exit;
-        let (pid, tid, class) = (self.pid, self.tid, LossClass::Exit);
+    fn exit(self, func: u32, frame: u64, value: u64, flags: u16) {
         emit::call(
-            self.settings,
             self.state,
-            Call {
-                pid,
-                tid,
-                func,
-                class,
-                kind,
-                flags,
-                frame,
-                site: 0,
-                value,
-            },
+            What::new(Kind::Exit, func, flags),
+            frame,
+            0,
+            value,
         );
     }
 
     /// EXIT after the return: it has taken the return address, 8 bytes, off the stack.
     #[inline(always)]
-    fn exit_after_return(&self, hit: &Hit) {
+    fn exit_after_return(self, hit: &Hit) {
         self.exit(
             cookie_func(hit.cookie()),
             hit.sp().wrapping_sub(8),
@@ -182,17 +143,17 @@ impl Watched {
             0,
         );
     }
+}
 
-    /// Whether the return of this entry may be probed; counts it if not (the entry's flags say whose it is).
-    #[inline(always)]
-    pub(crate) fn may_probe_return(&self, hit: &Hit, frame: u64, site: u64) -> bool {
-        let allowed = guard::allows(self.task, self.pid == self.tid, frame, site);
-        if !allowed {
-            emit::count_class(LossClass::ReturnRefused);
-            tell_refused(hit.ctx, self.tid, frame);
-        }
-        allowed
+/// Whether the return of this entry may be probed; counts it if not (the entry's flags say whose it is).
+#[inline(always)]
+pub(crate) fn may_probe_return(hit: &Hit, frame: u64, site: u64) -> bool {
+    let allowed = guard::allows(frame, site);
+    if !allowed {
+        emit::count_class(LossClass::ReturnRefused);
+        tell_refused(hit.ctx, frame);
     }
+    allowed
 }
 
 /// ENTER and EXIT in one program.
@@ -212,9 +173,9 @@ pub(crate) fn session(hit: &Hit) -> u32 {
         return LEAVE_RETURN;
     }
     let (func, frame) = (cookie_func(cookie), hit.sp());
-    emit::hit(watched.settings, func);
+    emit::hit(func);
     let site = guard::read_user(frame);
-    if watched.may_probe_return(hit, frame, site) {
+    if may_probe_return(hit, frame, site) {
         watched.enter(func, frame, site, 0);
         PROBE_RETURN
     } else {
@@ -241,7 +202,7 @@ fn entry(hit: &Hit, flags: u16) -> u32 {
     let cookie = hit.cookie();
     if watched.is_first(cookie) {
         let (func, frame) = (cookie_func(cookie), hit.sp());
-        emit::hit(watched.settings, func);
+        emit::hit(func);
         watched.enter(func, frame, guard::read_user(frame), flags);
     }
     0
@@ -275,7 +236,9 @@ pub(crate) fn returned(hit: &Hit) -> u32 {
 
 /// For `-vv`. The level is a constant for the verifier, which cuts all this out of programs that need not speak.
 #[inline(never)]
-fn tell_refused(ctx: *mut c_void, tid: u32, frame: u64) {
+fn tell_refused(ctx: *mut c_void, frame: u64) {
+    // SAFETY: the helper has no precondition.
+    let tid = unsafe { bpf_get_current_pid_tgid() } as u32;
     debug!(
         &ProbeContext::new(ctx),
         "thread {}: the return of the call at {:x} is left alone", tid, frame

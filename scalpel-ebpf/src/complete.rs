@@ -10,10 +10,13 @@
 //!   innermost first, as the kernel's own list does. Else the old one is dead.
 
 use scalpel_common::event::{Kind, flags};
-use scalpel_common::kernel::{LossClass, MAX_RETURN_DEPTH, OpenCall, OpenCalls, cookie_func};
+use scalpel_common::kernel::{
+    LossClass, MAX_RETURN_DEPTH, OpenCall, OpenCalls, ThreadState, cookie_func,
+};
 
-use crate::call::{Hit, LEAVE_RETURN, PROBE_RETURN, Watched, watched};
-use crate::emit::{self, Call};
+use crate::call::{Hit, LEAVE_RETURN, PROBE_RETURN, Watched, may_probe_return, watched};
+use crate::emit::{self, What};
+use crate::fields::Task;
 use crate::maps::OPEN_CALLS;
 use crate::{guard, thread};
 
@@ -22,48 +25,52 @@ use crate::{guard, thread};
 pub(crate) fn session(hit: &Hit) -> u32 {
     if hit.is_return() {
         if let Some(watched) = watched() {
-            leave(&watched, hit);
+            leave(
+                cookie_func(hit.cookie()),
+                watched.state,
+                hit.sp().wrapping_sub(8),
+            );
         }
         return PROBE_RETURN;
     }
     let Some(watched) = watched() else {
         return LEAVE_RETURN;
     };
-    enter(&watched, hit)
+    enter(watched, hit)
 }
 
 #[inline(always)]
-fn enter(watched: &Watched, hit: &Hit) -> u32 {
+fn enter(watched: Watched, hit: &Hit) -> u32 {
     let cookie = hit.cookie();
     if !watched.is_first(cookie) {
         return LEAVE_RETURN;
     }
     let (func, frame) = (cookie_func(cookie), hit.sp());
-    emit::hit(watched.settings, func);
+    emit::hit(func);
     let site = guard::read_user(frame);
-    if watched.may_probe_return(hit, frame, site) && open(watched, frame, site) {
+    if may_probe_return(hit, frame, site) && open(watched.state, frame, site) {
         return PROBE_RETURN;
     }
     watched.enter(func, frame, site, flags::NO_EXIT | flags::RETURN_REFUSED);
     LEAVE_RETURN
 }
 
-#[inline(always)]
-fn open(watched: &Watched, frame: u64, site: u64) -> bool {
-    let Some(open) = calls(watched) else {
+#[inline(never)]
+fn open(state: *mut ThreadState, frame: u64, site: u64) -> bool {
+    let Some(open) = calls() else {
         return false;
     };
     let mut depth = drop_below(open, frame);
     if let Some(innermost) = innermost(open, depth)
         && innermost.frame == frame
-        && site != guard::trampoline(watched.task)
+        && site != guard::trampoline(Task::current())
     {
         depth = drop_below(open, frame.wrapping_add(1));
     }
     if depth >= MAX_RETURN_DEPTH as u64 {
         return false;
     }
-    let stamp = thread::stamp(watched.state);
+    let stamp = thread::stamp(state);
     open.depth = depth + 1;
     if let Some(call) = open.calls.get_mut(depth as usize & (MAX_RETURN_DEPTH - 1)) {
         *call = OpenCall {
@@ -76,41 +83,19 @@ fn open(watched: &Watched, frame: u64, site: u64) -> bool {
     true
 }
 
-#[inline(always)]
-fn leave(watched: &Watched, hit: &Hit) {
-    let frame = hit.sp().wrapping_sub(8);
-    let Some(open) = calls(watched) else { return };
+#[inline(never)]
+fn leave(func: u32, state: *mut ThreadState, frame: u64) {
+    let Some(open) = calls() else { return };
     let depth = drop_below(open, frame);
     open.depth = depth;
-    let Some(call) = innermost(open, depth).copied() else {
+    let Some(call) = innermost(open, depth) else {
         return;
     };
     if call.frame != frame {
         return;
     }
+    emit::complete(state, What::new(Kind::Complete, func, 0), call);
     open.depth = depth - 1;
-    complete(watched, cookie_func(hit.cookie()), call);
-}
-
-#[inline(always)]
-fn complete(watched: &Watched, func: u32, call: OpenCall) {
-    let mut end = thread::stamp(watched.state);
-    let (pid, tid, class) = (watched.pid, watched.tid, LossClass::Exit);
-    let value = end.time.wrapping_sub(call.time);
-    end.cpu_ns = end.cpu_ns.wrapping_sub(call.cpu_ns);
-    let (kind, frame, site) = (Kind::Complete, call.frame, call.site);
-    let record = Call {
-        pid,
-        tid,
-        func,
-        class,
-        kind,
-        flags: 0,
-        frame,
-        site,
-        value,
-    };
-    emit::put(watched.settings, watched.state, record, || end);
 }
 
 /// How many calls are open once those with a smaller frame are dropped.
@@ -137,24 +122,24 @@ fn innermost(open: &OpenCalls, depth: u64) -> Option<&OpenCall> {
 }
 
 #[inline(always)]
-fn calls(watched: &Watched) -> Option<&'static mut OpenCalls> {
+fn calls() -> Option<&'static mut OpenCalls> {
     // SAFETY: the storage lives as long as the running thread, and only this program, on that thread, uses it.
     let known = OPEN_CALLS
-        .get(watched.task)
+        .get(Task::current())
         .map(|calls| unsafe { &mut *calls });
     if known.is_some() {
         known
     } else {
-        first_calls(watched)
+        first_calls()
     }
 }
 
 #[inline(always)]
-fn first_calls(watched: &Watched) -> Option<&'static mut OpenCalls> {
+fn first_calls() -> Option<&'static mut OpenCalls> {
     // The kernel zeroes storage that is made without an initial value.
     // SAFETY: as in `calls`.
     let made = OPEN_CALLS
-        .get_or_insert(watched.task, core::ptr::null_mut())
+        .get_or_insert(Task::current(), core::ptr::null_mut())
         .map(|calls| unsafe { &mut *calls });
     if made.is_none() {
         emit::count_class(LossClass::ThreadState);

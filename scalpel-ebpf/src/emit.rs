@@ -1,98 +1,125 @@
 //! Putting one event into the CPU's ring, and counting those that find no room.
 
 use core::ffi::c_void;
-use core::mem::MaybeUninit;
 use core::ptr;
 
 use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
-use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_ringbuf_query};
+use aya_ebpf::helpers::generated::{
+    bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ringbuf_query,
+};
 use scalpel_common::event::{Event, Kind, Source};
-use scalpel_common::kernel::{LOSS_CLASSES, LossClass, Settings, ThreadState};
+use scalpel_common::kernel::{LOSS_CLASSES, LossClass, OpenCall, ThreadState};
 
-use crate::maps::{CALL_RINGS, CallRing, FUNCTION_LOSSES, HITS, LOSSES};
-use crate::thread::{self, Stamp};
+use crate::maps::{CALL_RINGS, CallRing, FUNCTION_LOSSES, HITS, LOSSES, SETTINGS};
+use crate::thread;
 
 /// How full the ring is is asked once in so many events of a thread: the question costs more than an addition.
 const ASK_EVERY: u32 = 32;
 
-/// What of an event differs from call to call.
+/// Function, kind and flags of an event in one register: what the kernel calls a function with fits in five.
 #[derive(Clone, Copy)]
-pub(crate) struct Call {
-    /// Thread group id.
-    pub(crate) pid: u32,
-    /// Thread id.
-    pub(crate) tid: u32,
-    /// Function id.
-    pub(crate) func: u32,
-    /// Which loss it is if there is no room.
-    pub(crate) class: LossClass,
-    /// `Kind`.
-    pub(crate) kind: Kind,
-    /// `Event::flags`.
-    pub(crate) flags: u16,
-    /// `Event::frame`.
-    pub(crate) frame: u64,
-    /// `Event::site`.
-    pub(crate) site: u64,
-    /// `Event::value`.
-    pub(crate) value: u64,
+pub(crate) struct What(u64);
+
+impl What {
+    /// From its parts.
+    #[inline(always)]
+    pub(crate) const fn new(kind: Kind, func: u32, flags: u16) -> Self {
+        Self(func as u64 | (flags as u64) << 32 | (kind as u64) << 48)
+    }
+
+    #[inline(always)]
+    const fn func(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline(always)]
+    const fn flags(self) -> u16 {
+        (self.0 >> 32) as u16
+    }
+
+    #[inline(always)]
+    const fn kind(self) -> u8 {
+        (self.0 >> 48) as u8
+    }
 }
 
 /// Writes a call event, stamped after its place is reserved.
-#[inline(always)]
-pub(crate) fn call(settings: &Settings, state: *mut ThreadState, call: Call) {
-    put(settings, state, call, || thread::stamp(state));
+///
+/// A function of its own, as everything here that keeps much at hand: see "The stack" in `main.rs`.
+#[inline(never)]
+pub(crate) fn call(state: *mut ThreadState, what: What, frame: u64, site: u64, value: u64) {
+    put(state, what, |event| {
+        (event.frame, event.site, event.value) = (frame, site, value);
+        stamp(state, event);
+    });
 }
 
-/// Writes a call event with a stamp that was taken before.
-#[inline(always)]
-pub(crate) fn put(
-    settings: &Settings,
-    state: *mut ThreadState,
-    call: Call,
-    stamp: impl FnOnce() -> Stamp,
-) {
-    let seq = thread::next_seq(state);
-    let cpu = cpu();
-    let Some(ring) = CALL_RINGS.get(cpu & settings.ring_mask) else {
-        return lost(settings, call.class, call.func);
-    };
-    let Some(mut slot) = ring.reserve(0) else {
-        return lost(settings, call.class, call.func);
-    };
-    let stamp = stamp();
-    write(&mut slot, call, seq, cpu, stamp);
-    slot.submit(wakeup(settings, ring, seq));
-}
-
-#[inline(always)]
-fn write(slot: &mut MaybeUninit<Event>, call: Call, seq: u32, cpu: u32, stamp: Stamp) {
-    slot.write(Event {
-        time: stamp.time,
-        cpu_ns: stamp.cpu_ns,
-        pid: call.pid,
-        tid: call.tid,
-        func: call.func,
-        seq,
-        frame: call.frame,
-        site: call.site,
-        value: call.value,
-        kind: call.kind as u8,
-        source: Source::Uprobe as u8,
-        flags: call.flags,
-        cpu: cpu as u16,
-        weight: 0,
-        reserved: 0,
+/// Writes COMPLETE for a call that ends now.
+#[inline(never)]
+pub(crate) fn complete(state: *mut ThreadState, what: What, call: &OpenCall) {
+    put(state, what, |event| {
+        (event.frame, event.site) = (call.frame, call.site);
+        stamp(state, event);
+        event.value = event.time.wrapping_sub(call.time);
+        event.cpu_ns = event.cpu_ns.wrapping_sub(call.cpu_ns);
     });
 }
 
 #[inline(always)]
-fn wakeup(settings: &Settings, ring: &CallRing, seq: u32) -> u64 {
-    if seq.is_multiple_of(ASK_EVERY) && fill(ring) >= settings.wake_threshold {
+fn stamp(state: *mut ThreadState, event: &mut Event) {
+    let stamp = thread::stamp(state);
+    (event.time, event.cpu_ns) = (stamp.time, stamp.cpu_ns);
+}
+
+#[inline(always)]
+fn put(state: *mut ThreadState, what: What, fill: impl FnOnce(&mut Event)) {
+    let seq = thread::next_seq(state);
+    let Some(mut slot) = ring().and_then(|ring| ring.reserve(0)) else {
+        return lost(what);
+    };
+    fill(slot.write(begin(what, seq)));
+    slot.submit(wakeup(seq));
+}
+
+/// The event as far as it is the same for all: in the ring at once, so that nothing of it waits on the stack.
+#[inline(always)]
+fn begin(what: What, seq: u32) -> Event {
+    // SAFETY: the helper has no precondition.
+    let pid_tgid = unsafe { bpf_get_current_pid_tgid() };
+    Event {
+        pid: (pid_tgid >> 32) as u32,
+        tid: pid_tgid as u32,
+        func: what.func(),
+        seq,
+        kind: what.kind(),
+        source: Source::Uprobe as u8,
+        flags: what.flags(),
+        cpu: cpu() as u16,
+        ..Event::default()
+    }
+}
+
+#[inline(always)]
+fn ring() -> Option<&'static CallRing> {
+    let settings = SETTINGS.get(0)?;
+    CALL_RINGS.get(cpu() & settings.ring_mask)
+}
+
+#[inline(always)]
+fn wakeup(seq: u32) -> u64 {
+    if seq.is_multiple_of(ASK_EVERY) && is_filling() {
         u64::from(BPF_RB_FORCE_WAKEUP)
     } else {
         u64::from(BPF_RB_NO_WAKEUP)
     }
+}
+
+#[inline(never)]
+fn is_filling() -> bool {
+    let Some(settings) = SETTINGS.get(0) else {
+        return false;
+    };
+    ring().is_some_and(|ring| fill(ring) >= settings.wake_threshold)
 }
 
 #[inline(always)]
@@ -111,8 +138,10 @@ pub(crate) fn cpu() -> u32 {
 
 /// Counts an entry of a function.
 #[inline(always)]
-pub(crate) fn hit(settings: &Settings, func: u32) {
-    if let Some(count) = HITS.get_ptr_mut((cpu() & settings.ring_mask) * settings.functions + func)
+pub(crate) fn hit(func: u32) {
+    if let Some(settings) = SETTINGS.get(0)
+        && let Some(count) =
+            HITS.get_ptr_mut((cpu() & settings.ring_mask) * settings.functions + func)
     {
         add(count);
     }
@@ -121,15 +150,19 @@ pub(crate) fn hit(settings: &Settings, func: u32) {
 /// Counts an event that was lost, by CPU and class and by function. Not inlined: it is off the hot path, and one copy
 /// a program keeps the verifier's work small.
 #[inline(never)]
-pub(crate) fn lost(settings: &Settings, class: LossClass, func: u32) {
-    count_class(class);
-    let stripe = if class as u32 == LossClass::Exit as u32 {
-        settings.functions
+fn lost(what: What) {
+    let is_enter = what.kind() == Kind::Enter as u8;
+    count_class(if is_enter {
+        LossClass::Enter
     } else {
-        0
+        LossClass::Exit
+    });
+    let stripe = match SETTINGS.get(0) {
+        Some(settings) if !is_enter => settings.functions,
+        _ => 0,
     };
-    if func != 0
-        && let Some(count) = FUNCTION_LOSSES.get_ptr_mut(stripe + func)
+    if what.func() != 0
+        && let Some(count) = FUNCTION_LOSSES.get_ptr_mut(stripe + what.func())
     {
         add(count);
     }

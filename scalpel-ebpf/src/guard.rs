@@ -27,9 +27,10 @@ use crate::fields::{
 /// Whether the return of the function that was entered with this stack pointer may be probed.
 ///
 /// `site` is what stands at the stack pointer: the return address.
-#[inline(always)]
-pub(crate) fn allows(task: Task, is_main_thread: bool, sp: u64, site: u64) -> bool {
-    let top = stack_top(task, is_main_thread);
+#[inline(never)]
+pub(crate) fn allows(sp: u64, site: u64) -> bool {
+    let task = Task::current();
+    let top = stack_top(task, task.pid() == task.tid());
     if top.wrapping_sub(sp) > STACK_WINDOW {
         return false;
     }

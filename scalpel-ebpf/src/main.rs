@@ -3,6 +3,12 @@
 //! The call programs stand in plain `uprobe` sections: the collector loads them with the attach type it needs, for
 //! which aya has no section names (`uprobe session`). They do without aya's `#[uprobe]`, whose wrapper always answers
 //! 0, because a session program's answer decides whether the return is probed.
+//!
+//! The stack: since Linux 6.13 a function of a program that takes 64 bytes of stack or more (in steps of 16: more than
+//! 48) gets it from memory that belongs to the processor, and a call program that is preempted there by another would
+//! find it overwritten (a76ab5731e32, `check_max_stack_depth_subprog` in kernel/bpf/verifier.c). So no function of a
+//! call program takes more than 48: what needs more is cut in functions that are not inlined, reads again what is cheap
+//! to read, and builds the event where it stays. A test of the collector (`kernel/object.rs`) measures it.
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
 // Inline assembly for an atomic add: `build-ebpf` builds with the nightly features that BPF needs anyhow.
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]

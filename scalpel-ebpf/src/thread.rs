@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 use core::ptr;
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
-use aya_ebpf::helpers::generated::bpf_jiffies64;
+use aya_ebpf::helpers::generated::{bpf_get_current_pid_tgid, bpf_jiffies64};
 use scalpel_common::kernel::{LossClass, Settings, ThreadState, settings_flags};
 
 use crate::emit;
@@ -105,6 +105,17 @@ pub(crate) fn watched(settings: &Settings, task: Task, pid: u32) -> Option<*mut 
     } else {
         None
     }
+}
+
+/// The state of the running thread, if the lease lasts and its process is watched; else null.
+#[inline(never)]
+pub(crate) fn current() -> *mut ThreadState {
+    let Some(settings) = settings() else {
+        return ptr::null_mut();
+    };
+    // SAFETY: the helper has no precondition.
+    let pid = (unsafe { bpf_get_current_pid_tgid() } >> 32) as u32;
+    watched(settings, Task::current(), pid).unwrap_or(ptr::null_mut())
 }
 
 #[inline(never)]

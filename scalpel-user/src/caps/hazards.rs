@@ -70,7 +70,8 @@ const RANGES: &[Range] = &[
         Some(Release(6, 13, 0)),
     ),
     // a76ab5731e32 gave private stacks to programs that since 8c7dcb84e3b7 are preemptible
-    // (https://github.com/open-telemetry/opentelemetry-ebpf-instrumentation/issues/3056). No fix known.
+    // (https://github.com/open-telemetry/opentelemetry-ebpf-instrumentation/issues/3056). No fix known. Ours stay below
+    // the 64 bytes from which on a function gets one: `kernel/object.rs` measures it.
     range(Hazard::PrivateStack, Release(6, 13, 0), None),
     // ba2bfc97b462 in 6.18; repaired by 554ba38456da, whose first release is not known to us.
     range(Hazard::OptimizedRedZone, Release(6, 18, 0), None),
@@ -107,11 +108,10 @@ impl Hazard {
     /// What it leads to.
     pub const fn severity(self) -> Severity {
         match self {
-            Self::OptimizedRedZone | Self::PidFilter => Severity::Handled,
-            Self::PrivateStack
-            | Self::SeccompKillsReturns
-            | Self::CallchainRace
-            | Self::ShadowStackReturns => Severity::Restricts,
+            Self::OptimizedRedZone | Self::PidFilter | Self::PrivateStack => Severity::Handled,
+            Self::SeccompKillsReturns | Self::CallchainRace | Self::ShadowStackReturns => {
+                Severity::Restricts
+            }
         }
     }
 
@@ -127,9 +127,9 @@ impl Hazard {
                 "calls are counted by entry only while sampling is on; `--freq 0` gives return probes; 6.13 is repaired",
             ),
             Self::PrivateStack => (
-                "on this kernel a BPF program of a probe uses a stack that belongs to the processor, and can be preempted while \
-                 another begins: with full preemption a crash was reported under load",
-                "where you can choose, boot with preempt=voluntary or preempt=none",
+                "on this kernel a BPF program of a probe that needs 64 bytes of stack or more uses one that belongs to the \
+                 processor, and can be preempted while another begins: other tracers' programs crashed kernels so",
+                "ours need less, and use the thread's own stack",
             ),
             Self::OptimizedRedZone => (
                 "a probe on a 5-byte nop writes below the stack pointer at its first hit on this kernel",

@@ -176,6 +176,13 @@ fn flags(toolchain: &Toolchain) -> Result<OsString> {
         remap(&cargo_home()?, "/cargo"),
         remap(cmd::root(), "/scalpel"),
     ];
+    // The folder of an index is named by its address: crates.io, or what stands for it here.
+    for index in fs::read_dir(cargo_home()?.join("registry/src"))
+        .into_iter()
+        .flatten()
+    {
+        flags.push(remap(&index?.path(), "/crates"));
+    }
     let source = toolchain.rust_source()?;
     flags.push(remap(&source, "/rust"));
     // Distributions put a link there.
