@@ -21,6 +21,7 @@ use crate::image::Image;
 use crate::input::{Bound, Input, RunInfo};
 use crate::kernel::attach::{AttachOptions, Attachments, SiteRequest};
 use crate::kernel::calibrate::ProbeCosts;
+use crate::kernel::diagnostics::Diagnostics;
 use crate::kernel::lease::Lease;
 use crate::kernel::process::Mappings;
 use crate::kernel::ring::{Decoders, Poller, PollerReport};
@@ -47,6 +48,8 @@ pub(super) struct Start {
     pub(super) functions: usize,
     /// What a probe costs.
     pub(super) costs: ProbeCosts,
+    /// The programs tell what they refuse (`-vv`).
+    pub(super) diagnostics: bool,
 }
 
 /// A recording that runs.
@@ -70,6 +73,7 @@ pub(super) struct Live {
     conditional: Vec<FuncId>,
     ticked: Instant,
     pub(super) unwatched: Unwatched,
+    diagnostics: Option<Diagnostics>,
 }
 
 impl Live {
@@ -81,12 +85,8 @@ impl Live {
         subject: &Subject,
         outputs: Outputs,
     ) -> Result<Self> {
-        let Start {
-            mechanism,
-            functions,
-            costs,
-        } = start;
-        let mut kernel = load(plan, mechanism, functions, subject)?;
+        let costs = start.costs;
+        let mut kernel = load(plan, start, subject)?;
         let max_overhead = match plan.measurement.max_overhead {
             Overhead::Percent(percent) => Some(percent),
             Overhead::Off => None,
@@ -123,6 +123,7 @@ impl Live {
             inputs,
             requests: Vec::new(),
             conditional: Vec::new(),
+            diagnostics: None,
             ticked: Instant::now(),
             unwatched: Unwatched::new(
                 plan.subprocesses,
@@ -154,6 +155,16 @@ impl Live {
             live.sampler = Some(Sampler::start(&mut live.kernel, hz)?);
         }
         Ok(live)
+    }
+
+    /// From now on hands on what the programs say, if they were loaded to speak.
+    pub(super) fn listen(&mut self, start: Start, output: &Output) -> Result<()> {
+        if start.diagnostics {
+            let output = output.clone();
+            let lines = self.kernel.diagnostics(move |line| output.detail(line))?;
+            self.diagnostics = Some(lines);
+        }
+        Ok(())
     }
 
     /// Attaches the probes, and keeps listening meanwhile.
@@ -244,6 +255,9 @@ impl Live {
             )));
         }
         self.cpu.look();
+        if let Some(lines) = &mut self.diagnostics {
+            lines.flush();
+        }
         let failed = self.outputs.writer().and_then(|writer| writer.tick().err());
         self.note_log_failure(failed);
     }
@@ -265,6 +279,9 @@ impl Live {
         let detached = self.attachments.detach_all();
         bar.finish_and_clear();
         self.sampler = None;
+        if let Some(lines) = &mut self.diagnostics {
+            lines.flush();
+        }
         let polled = match self.poller.take() {
             Some(poller) => self.end_poller(poller),
             None => PollerReport::default(),

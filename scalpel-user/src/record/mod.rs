@@ -77,8 +77,10 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
         mechanism,
         functions: functions.len(),
         costs: costs.unwrap_or_default(),
+        diagnostics: output.level() >= 2,
     };
     let mut live = Live::start(plan, info, start, &subject, outputs)?;
+    live.listen(start, output)?;
     for survey in &surveys {
         live.unread(&survey.unread)?;
     }
@@ -236,14 +238,16 @@ fn now_mono() -> MonoTime {
     )
 }
 
-fn load_options(plan: &RecordPlan, mechanism: Mechanism, functions: usize) -> LoadOptions<'static> {
+fn load_options(plan: &RecordPlan, start: Start) -> LoadOptions<'static> {
     use scalpel_common::kernel::{programs, settings_flags};
+    let mechanism = start.mechanism;
     let mut options = LoadOptions::new(mechanism);
+    options.diagnostics = start.diagnostics;
     if let Some(bytes) = plan.measurement.ring_bytes {
         options.call_ring_bytes = bytes;
     }
     // Libraries mapped later may add functions: room for them, within the limit of the object.
-    options.functions = u32::try_from(functions * 2 + 4096)
+    options.functions = u32::try_from(start.functions * 2 + 4096)
         .unwrap_or(u32::MAX)
         .min(options.functions);
     if plan.subprocesses {
@@ -255,13 +259,8 @@ fn load_options(plan: &RecordPlan, mechanism: Mechanism, functions: usize) -> Lo
     options
 }
 
-fn load(
-    plan: &RecordPlan,
-    mechanism: Mechanism,
-    functions: usize,
-    subject: &Subject,
-) -> Result<Kernel> {
-    let mut kernel = Kernel::load(&load_options(plan, mechanism, functions))?;
+fn load(plan: &RecordPlan, start: Start, subject: &Subject) -> Result<Kernel> {
+    let mut kernel = Kernel::load(&load_options(plan, start))?;
     for process in &subject.processes {
         kernel.watch(process.pid(), process.start_time())?;
     }
