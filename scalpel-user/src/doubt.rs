@@ -322,7 +322,7 @@ fn return_refused(facts: &Facts<'_>) -> Option<Doubt> {
     (facts.return_refused > 0).then(|| {
         doubt(
             format!("{} not watched, to protect the program", many(facts.return_refused, "return")),
-            "the stack was not the thread's own (coroutine, signal stack): a return probe there can kill; these calls are counted without time",
+            "the stack was not the thread's own (coroutine, signal stack), where a return probe can kill, or more than 64 returns were pending, the kernel's limit; these calls are counted without time",
             "nothing has to be done; sampling (-F 99) estimates their time",
         )
     })
