@@ -1,0 +1,38 @@
+//! The stepper on machines that have none: scopes compile and skip.
+use crate::scope::{Budget, ScopeError};
+use crate::trace::{Form, Trace};
+
+/// No scope is ever open.
+#[derive(Debug)]
+pub(crate) enum Handle {}
+
+pub(crate) fn pause() {}
+
+pub(crate) fn resume() {}
+
+pub(crate) fn open(_form: Form, _budget: Budget) -> Result<Handle, String> {
+    Err("single-step: only x86-64 Linux".to_owned())
+}
+
+impl Handle {
+    pub(crate) unsafe fn call(&self, _function: usize, _args: &[u64; 6]) -> u64 {
+        match *self {}
+    }
+
+    pub(crate) fn close(&self, _dropped: bool) -> Result<Trace, ScopeError> {
+        match *self {}
+    }
+}
+
+/// Calls a function without a trace.
+///
+/// # Safety
+/// `function` is a C function that is sound with these arguments.
+#[expect(unsafe_code, reason = "the call itself is what is asked for")]
+pub(crate) unsafe fn untraced(function: usize, args: &[u64; 6]) -> u64 {
+    // SAFETY: the caller gave a C function that is sound with these arguments.
+    let function: extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64 =
+        unsafe { std::mem::transmute(function) };
+    let [a, b, c, d, e, f] = *args;
+    function(a, b, c, d, e, f)
+}

@@ -1,0 +1,24 @@
+//! The exact instructions of one region of a running thread: a scope is opened, the body runs, the scope is closed, and
+//! what ran is shown. A trace is complete, or truncated for named reasons; it is never a part that looks like all.
+#![deny(unsafe_code)]
+mod backend;
+#[cfg_attr(
+    not(all(target_arch = "x86_64", target_os = "linux")),
+    path = "elsewhere.rs"
+)]
+mod step;
+
+pub mod flow;
+mod maps;
+pub mod oracle;
+mod probes;
+pub mod render;
+mod scope;
+pub mod symbol;
+pub mod trace;
+
+pub use backend::HwBackend;
+pub use scope::{
+    Budget, Code, Emit, HwTrace, MOST_TRAPS, Options, ScopeError, ScopedTrace, Site, Totals,
+};
+pub use trace::{Reasons, Status, Trace};

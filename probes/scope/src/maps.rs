@@ -1,0 +1,54 @@
+//! The mappings of this process, as `/proc/self/maps` tells them.
+use std::fs;
+
+/// One mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Map {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Offset of `start` in the file.
+    pub(crate) offset: u64,
+    /// A file, or a name in brackets.
+    pub(crate) path: Option<String>,
+}
+
+impl Map {
+    /// All of them; none where `/proc` is not there.
+    pub(crate) fn all() -> Vec<Self> {
+        let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        text.lines().filter_map(Self::parse).collect()
+    }
+
+    pub(crate) fn holds(&self, addr: u64) -> bool {
+        (self.start..self.end).contains(&addr)
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.splitn(6, ' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        let offset = words.nth(1)?;
+        let path = words.nth(2).map(|path| path.trim_start().to_owned());
+        let hex = |text| u64::from_str_radix(text, 16).ok();
+        Some(Self {
+            start: hex(start)?,
+            end: hex(end)?,
+            offset: hex(offset)?,
+            path: path.filter(|path| !path.is_empty()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_maps_is_read() {
+        let line = "7f00-7f20 r-xp 00001000 fe:00 1234                       /usr/lib/a b.so";
+        let map = Map::parse(line).expect("a mapping");
+        assert_eq!((map.start, map.end, map.offset), (0x7f00, 0x7f20, 0x1000));
+        assert_eq!(map.path.as_deref(), Some("/usr/lib/a b.so"));
+        let line = "7f00-7f20 rw-p 00000000 00:00 0 ";
+        assert_eq!(Map::parse(line).expect("a mapping").path, None);
+    }
+}

@@ -1,0 +1,98 @@
+use super::*;
+use crate::trace::{Code, Fact, Tier};
+use proptest::prelude::*;
+
+/// A true trace of straight-line code with loops: block `b` of `n` nops ends in a jump to any other block.
+fn traces() -> impl Strategy<Value = Trace> {
+    prop::collection::vec((0_u64..6, 1_usize..4), 1..40).prop_map(|visits| {
+        let mut trace = blank();
+        for (place, (block, len)) in visits.iter().enumerate() {
+            let base = 0x1000 + block * 0x100;
+            let goes = visits
+                .get(place + 1)
+                .map_or(0x9000, |(next, _)| 0x1000 + next * 0x100);
+            for at in 0..*len {
+                let addr = base + at as u64;
+                push(&mut trace, addr, &[0x90], addr + 1);
+            }
+            // jmp rax
+            push(&mut trace, base + *len as u64, &[0xff, 0xe0], goes);
+        }
+        trace.begin = trace
+            .steps
+            .first()
+            .and_then(|step| trace.code_of(step))
+            .map(|c| c.addr);
+        trace.end = Some(0x9000);
+        trace.counted = trace.steps.len() as u64;
+        trace
+    })
+}
+
+fn blank() -> Trace {
+    let mut trace = Trace::skipped(Form::Window, String::new());
+    trace.skip_reason = None;
+    trace.tier = Tier::SingleStep;
+    trace.assumed = vec![Fact::SignalHandlersExcluded];
+    trace
+}
+
+fn push(trace: &mut Trace, addr: u64, bytes: &[u8], next: u64) {
+    let known = trace
+        .code
+        .iter()
+        .position(|code| code.addr == addr && code.bytes == bytes);
+    let code = known.unwrap_or_else(|| {
+        trace.code.push(Code {
+            addr,
+            bytes: bytes.to_vec(),
+        });
+        trace.code.len() - 1
+    });
+    trace.steps.push(Step {
+        code: code as u32,
+        count: 1,
+        next,
+        link: Link::Flow,
+    });
+}
+
+proptest! {
+    #[test]
+    fn a_true_trace_gives_no_reason(trace in traces()) {
+        prop_assert_eq!(check(&trace), Reasons::NONE);
+    }
+
+    #[test]
+    fn a_step_lost_doubled_or_swapped_gives_a_reason(trace in traces(), at in any::<prop::sample::Index>()) {
+        let at = at.index(trace.steps.len());
+        let mut lost = trace.clone();
+        lost.steps.remove(at);
+        let mut double = trace.clone();
+        double.steps.insert(at, trace.steps[at]);
+        let mut swapped = trace.clone();
+        swapped.steps.swap(at, (at + 1) % trace.steps.len());
+        for other in [lost, double, swapped] {
+            prop_assert!(other.steps == trace.steps || !check(&other).is_empty());
+        }
+    }
+}
+
+#[test]
+fn only_a_repeated_string_instruction_may_count() {
+    let mut trace = blank();
+    push(&mut trace, 0x1000, &[0xf3, 0xa4], 0x1002);
+    (trace.begin, trace.end, trace.counted) = (Some(0x1000), Some(0x1002), 7);
+    trace.steps[0].count = 7;
+    assert_eq!(check(&trace), Reasons::NONE);
+    trace.code[0].bytes = vec![0x48, 0x90];
+    assert_eq!(check(&trace), Reasons::UNEXPLAINED);
+}
+
+#[test]
+fn bytes_that_are_no_instruction_are_a_reason() {
+    let mut trace = blank();
+    push(&mut trace, 0x1000, &[0x0f], 0x1001);
+    (trace.begin, trace.end, trace.counted) = (None, Some(0x1001), 1);
+    assert!(check(&trace).contains(Reasons::DECODE));
+}

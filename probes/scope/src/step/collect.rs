@@ -1,0 +1,136 @@
+//! A thread's log -> the trace of one scope: filtered by its form, each distinct instruction once, checked by the oracle.
+use std::collections::HashMap;
+
+use super::thread::{Entry, Frame, LONGEST, Thread, mark};
+use crate::trace::{Code, Fact, Form, Link, Reasons, Step, Tier, Trace};
+use crate::{oracle, probes};
+
+/// The trace of the scope that `frame` stands for.
+pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
+    let entries = thread.entries(frame.from);
+    let (steps, code, mut facts) = steps(entries, frame.form);
+    let counted = steps.iter().map(|step| u64::from(step.count)).sum();
+    let region = matches!(frame.form, Form::Region { .. });
+    let address = |step: &Step| code.get(usize::try_from(step.code).ok()?).map(|c| c.addr);
+    let (begin, end) = if region {
+        let first = steps.first().and_then(address);
+        (first, steps.last().map(|step| step.next))
+    } else {
+        (frame.begin, frame.begin.map(|_| thread.end))
+    };
+    if thread.flag_visible {
+        facts.assumed.push(Fact::TrapFlagVisible);
+    }
+    if reasons.contains(Reasons::FORK) {
+        facts.assumed.push(Fact::ChildrenNotFollowed);
+    }
+    let mut trace = Trace {
+        form: frame.form,
+        tier: Tier::SingleStep,
+        skip_reason: None,
+        begin,
+        end,
+        steps,
+        code,
+        counted: if region {
+            counted
+        } else {
+            thread.counted - frame.counted
+        },
+        traps: thread.traps - frame.traps,
+        reasons: reasons.with(facts.reasons),
+        verified: Vec::new(),
+        assumed: facts.assumed,
+    };
+    trace.reasons = trace.reasons.with(judge(&trace));
+    if !facts.unforetold && !trace.reasons.contains(Reasons::UNEXPLAINED) {
+        trace.verified.push(Fact::SuccessorsForetold);
+    }
+    trace
+}
+
+/// What the oracle says; the end of a trace that was cut short on purpose is no news.
+fn judge(trace: &Trace) -> Reasons {
+    let found = oracle::check(trace);
+    if trace.reasons.is_empty() {
+        found
+    } else {
+        trace.reasons
+    }
+}
+
+struct Facts {
+    assumed: Vec<Fact>,
+    reasons: Reasons,
+    unforetold: bool,
+}
+
+fn steps(entries: &[Entry], form: Form) -> (Vec<Step>, Vec<Code>, Facts) {
+    let mut known: HashMap<(u64, [u8; LONGEST]), u32> = HashMap::new();
+    let (mut steps, mut code): (Vec<Step>, Vec<Code>) = (Vec::new(), Vec::new());
+    let mut facts = Facts {
+        assumed: vec![Fact::SignalHandlersExcluded, Fact::CodeNotRacing],
+        reasons: Reasons::NONE,
+        unforetold: false,
+    };
+    let (mut inserted, mut uprobe, mut away) = (false, false, false);
+    for entry in entries {
+        facts.unforetold |= entry.marks & mark::UNFORETOLD != 0;
+        inserted |= entry.marks & mark::INSERTED != 0;
+        if !form.shows(entry.addr) {
+            away = true;
+            continue;
+        }
+        let bytes = bytes(entry, &mut uprobe);
+        let mut key = [0; LONGEST];
+        for (to, from) in key.iter_mut().zip(&bytes) {
+            *to = *from;
+        }
+        let index = *known.entry((entry.addr, key)).or_insert_with(|| {
+            code.push(Code {
+                addr: entry.addr,
+                bytes,
+            });
+            u32::try_from(code.len() - 1).unwrap_or(u32::MAX)
+        });
+        let link = match () {
+            () if steps.is_empty() => Link::Flow,
+            () if std::mem::take(&mut away) => Link::Back,
+            () if entry.marks & mark::OWN != 0 => Link::Own,
+            () => Link::Flow,
+        };
+        away = false;
+        steps.push(Step {
+            code: index,
+            count: entry.count,
+            next: entry.next,
+            link,
+        });
+    }
+    if inserted {
+        facts.assumed.push(Fact::StepsInserted);
+    }
+    if uprobe {
+        facts.assumed.push(Fact::UprobeSeen);
+        if facts.unforetold {
+            facts.reasons = Reasons::UPROBE;
+        }
+    }
+    (steps, code, facts)
+}
+
+/// The bytes of an instruction; those of the file where a uprobe's breakpoint stood in their place.
+fn bytes(entry: &Entry, uprobe: &mut bool) -> Vec<u8> {
+    let seen = entry
+        .bytes
+        .get(..usize::from(entry.len))
+        .unwrap_or_default();
+    if seen == [0xcc]
+        && entry.marks & mark::HIT == 0
+        && let Some(bytes) = probes::instruction_in_file(entry.addr)
+    {
+        *uprobe = true;
+        return bytes;
+    }
+    seen.to_vec()
+}

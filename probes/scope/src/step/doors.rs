@@ -1,0 +1,112 @@
+//! The few instructions by which a thread enters and leaves stepping. The handler knows their addresses.
+use std::arch::global_asm;
+
+global_asm!(
+    ".hidden scalpel_scope_arm",
+    ".globl scalpel_scope_arm",
+    ".type scalpel_scope_arm, @function",
+    "scalpel_scope_arm:",
+    // The first trap comes after the `ret`: at the address that is noted here.
+    "mov rax, [rsp]",
+    "mov [rdi], rax",
+    "pushfq",
+    "or qword ptr [rsp], 0x100",
+    "popfq",
+    "ret",
+    ".size scalpel_scope_arm, .-scalpel_scope_arm",
+    ".hidden scalpel_scope_disarm",
+    ".globl scalpel_scope_disarm",
+    ".type scalpel_scope_disarm, @function",
+    "scalpel_scope_disarm:",
+    // The handler takes the flag off at this address; the rest is for a handler that was replaced.
+    "pushfq",
+    "and qword ptr [rsp], -0x101",
+    "popfq",
+    "ret",
+    ".size scalpel_scope_disarm, .-scalpel_scope_disarm",
+    ".hidden scalpel_scope_call",
+    ".globl scalpel_scope_call",
+    ".hidden scalpel_scope_call_end",
+    ".globl scalpel_scope_call_end",
+    ".type scalpel_scope_call, @function",
+    "scalpel_scope_call:",
+    // One push also aligns the stack for the callee.
+    "push rbx",
+    "mov rax, rdi",
+    "mov r10, rsi",
+    "mov rdi, [r10]",
+    "mov rsi, [r10 + 8]",
+    "mov rdx, [r10 + 16]",
+    "mov rcx, [r10 + 24]",
+    "mov r8, [r10 + 32]",
+    "mov r9, [r10 + 40]",
+    "pushfq",
+    "or qword ptr [rsp], 0x100",
+    "popfq",
+    "call rax",
+    "scalpel_scope_call_end:",
+    "pushfq",
+    "and qword ptr [rsp], -0x101",
+    "popfq",
+    "pop rbx",
+    "ret",
+    ".size scalpel_scope_call, .-scalpel_scope_call",
+    ".hidden scalpel_scope_restorer",
+    ".globl scalpel_scope_restorer",
+    ".type scalpel_scope_restorer, @function",
+    // rt_sigreturn: unwinders know this shape of a signal trampoline.
+    "nop",
+    "scalpel_scope_restorer:",
+    "mov rax, 15",
+    "syscall",
+    ".size scalpel_scope_restorer, .-scalpel_scope_restorer",
+);
+
+unsafe extern "C" {
+    fn scalpel_scope_arm(begin: *mut u64);
+    fn scalpel_scope_disarm();
+    fn scalpel_scope_call(function: usize, args: *const u64) -> u64;
+    fn scalpel_scope_call_end();
+    fn scalpel_scope_restorer();
+}
+
+/// Sets the trap flag; the address of the first stop is put at `begin` before.
+///
+/// # Safety
+/// The handler is installed, the thread's state is ready, and `begin` stays valid.
+#[inline(always)]
+pub(super) unsafe fn arm(begin: *mut u64) {
+    // SAFETY: the caller's promise; the routine keeps to the C calling convention.
+    unsafe { scalpel_scope_arm(begin) }
+}
+
+/// Clears the trap flag, set or not.
+#[inline(always)]
+pub(super) fn disarm() {
+    // SAFETY: it touches flags and its own stack slot only.
+    unsafe { scalpel_scope_disarm() }
+}
+
+/// Calls `function` with the trap flag set, and clears it behind.
+///
+/// # Safety
+/// As for `arm`; and `function` is a C function that is sound with these arguments and returns.
+pub(super) unsafe fn call(function: usize, args: &[u64; 6]) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { scalpel_scope_call(function, args.as_ptr()) }
+}
+
+/// Whether this is an address where stepping ends.
+pub(super) fn ends(addr: u64) -> bool {
+    addr == scalpel_scope_disarm as *const () as u64 || addr == call_end()
+}
+
+/// The address that a traced call returns to.
+pub(super) fn call_end() -> u64 {
+    scalpel_scope_call_end as *const () as u64
+}
+
+/// What a signal handler returns to.
+pub(super) fn restorer() -> u64 {
+    scalpel_scope_restorer as *const () as u64
+}

@@ -1,0 +1,143 @@
+//! Instructions that would kill, leak or blind a stepped thread, met before they run.
+//! Runs in the handler: no libc, no lock, no allocation.
+use iced_x86::{Instruction, Mnemonic};
+
+use super::memory::{self, WriteError};
+use super::registers::{Registers, TRAP_FLAG};
+use super::sys::nr;
+use super::thread::Thread;
+use super::trap::{self, Action};
+use crate::flow;
+use crate::trace::Reasons;
+
+/// SIGTRAP in a mask.
+pub(super) const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
+const NEVER_BLOCKED: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1) | SIGTRAP_BIT;
+const EFAULT: i64 = -14;
+const EINVAL: i64 = -22;
+/// The kernel's signal set.
+const SET_BYTES: u64 = 8;
+/// Numbers of another table carry this bit.
+const X32_BIT: u64 = 0x4000_0000;
+
+/// What is to be done with the instruction that is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Let it run.
+    Run,
+    /// It has been done; RIP is behind it.
+    Emulated,
+    /// Let it run, and all that follows, without the trap flag.
+    Halt(Reasons),
+}
+
+/// Looks at the instruction that is about to run.
+pub(super) fn before(
+    thread: &mut Thread,
+    registers: &mut Registers<'_>,
+    instruction: &Instruction,
+) -> Verdict {
+    match instruction.mnemonic() {
+        Mnemonic::Sysenter | Mnemonic::Iretq | Mnemonic::Iretd | Mnemonic::Iret => {
+            Verdict::Halt(Reasons::UNGUARDED)
+        }
+        Mnemonic::Int if flow::is_system_call(instruction) => old_call(registers.rax()),
+        Mnemonic::Syscall => call(thread, registers, instruction.next_ip()),
+        _ => Verdict::Run,
+    }
+}
+
+/// `INT 0x80`: the 32-bit table. What makes threads or touches signals is not for a stepped thread.
+fn old_call(number: u64) -> Verdict {
+    match number & 0xffff_ffff {
+        2 | 11 | 120 | 190 | 358 | 435 => Verdict::Halt(Reasons::FORK),
+        119 | 173 => Verdict::Halt(Reasons::SIGNAL_RETURN),
+        48 | 67 | 69 | 126 | 174 | 175 => Verdict::Halt(Reasons::UNGUARDED),
+        _ => Verdict::Run,
+    }
+}
+
+fn call(thread: &mut Thread, registers: &mut Registers<'_>, behind: u64) -> Verdict {
+    let number = registers.rax();
+    let trap = u64::from(libc::SIGTRAP.unsigned_abs());
+    match number {
+        nr::FORK | nr::VFORK | nr::CLONE | nr::CLONE3 | nr::EXECVE | nr::EXECVEAT => {
+            Verdict::Halt(Reasons::FORK)
+        }
+        nr::RT_SIGRETURN => Verdict::Halt(Reasons::SIGNAL_RETURN),
+        nr::URETPROBE => Verdict::Halt(Reasons::UPROBE),
+        nr::RT_SIGPROCMASK if registers.r10() == SET_BYTES => {
+            let result = mask(thread, registers);
+            finish(registers, result, behind)
+        }
+        nr::RT_SIGACTION
+            if registers.r10() == SET_BYTES && registers.rdi() & 0xffff_ffff == trap =>
+        {
+            let result = action(registers);
+            finish(registers, result, behind)
+        }
+        _ if number & X32_BIT != 0 => Verdict::Halt(Reasons::UNGUARDED),
+        _ => Verdict::Run,
+    }
+}
+
+/// Leaves the registers as SYSCALL does.
+fn finish(registers: &mut Registers<'_>, result: Result<i64, Verdict>, behind: u64) -> Verdict {
+    match result {
+        Err(verdict) => verdict,
+        Ok(result) => {
+            registers.set_rax(result.cast_unsigned());
+            registers.set_rcx(behind);
+            registers.set_r11(registers.flags() & !TRAP_FLAG);
+            registers.set_rip(behind);
+            Verdict::Emulated
+        }
+    }
+}
+
+/// `rt_sigprocmask` on the mask that the thread returns with. SIGTRAP is never really blocked: a blocked trap kills.
+fn mask(thread: &mut Thread, registers: &mut Registers<'_>) -> Result<i64, Verdict> {
+    let old = *registers.mask() & !SIGTRAP_BIT | if thread.wish { SIGTRAP_BIT } else { 0 };
+    if registers.rsi() != 0 {
+        let Some(set) = memory::read_word(registers.rsi()) else {
+            return Ok(EFAULT);
+        };
+        let new = match registers.rdi() & 0xffff_ffff {
+            0 => old | set,
+            1 => old & !set,
+            2 => set,
+            _ => return Ok(EINVAL),
+        };
+        thread.wish = new & SIGTRAP_BIT != 0;
+        *registers.mask() = new & !NEVER_BLOCKED;
+    }
+    give(registers.rdx(), &old.to_le_bytes()).inspect_err(|_| {
+        thread.wish = old & SIGTRAP_BIT != 0;
+        *registers.mask() = old & !NEVER_BLOCKED;
+    })
+}
+
+/// `rt_sigaction` for SIGTRAP: the program's wish is kept, and what is not a step is handed on to it.
+fn action(registers: &Registers<'_>) -> Result<i64, Verdict> {
+    let old = trap::former();
+    if registers.rsi() != 0 {
+        let mut bytes = [0; Action::BYTES];
+        if memory::read(registers.rsi(), &mut bytes) != bytes.len() {
+            return Ok(EFAULT);
+        }
+        trap::set_former(Action::from_bytes(bytes));
+    }
+    give(registers.rdx(), &old.to_bytes()).inspect_err(|_| trap::set_former(old))
+}
+
+/// Writes an answer where the program wants it, as the kernel would.
+fn give(addr: u64, bytes: &[u8]) -> Result<i64, Verdict> {
+    if addr == 0 {
+        return Ok(0);
+    }
+    match memory::write(addr, bytes) {
+        Ok(()) => Ok(0),
+        Err(WriteError::Fault) => Ok(EFAULT),
+        Err(WriteError::Denied) => Err(Verdict::Halt(Reasons::UNGUARDED)),
+    }
+}

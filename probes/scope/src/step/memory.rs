@@ -1,0 +1,86 @@
+//! Reading and writing memory of this process that may not be there: the kernel copies, so that nothing can fault.
+//! A bare load would die on an execute-only page, behind the last byte of a mapping, or in pkey-protected code.
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::sys;
+
+const READV: u64 = 310;
+const WRITEV: u64 = 311;
+const EFAULT: i64 = -14;
+
+/// The process that the copies are from: known before the first trap, and again in a forked child.
+static PID: AtomicU32 = AtomicU32::new(0);
+
+/// Why memory could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WriteError {
+    /// The program would have got EFAULT.
+    Fault,
+    /// The kernel does not let us.
+    Denied,
+}
+
+/// To be called before the thread is armed.
+pub(super) fn prepare() {
+    PID.store(sys::getpid(), Ordering::Relaxed);
+}
+
+/// Fills `buffer` from `addr` as far as memory is there; returns how many bytes.
+pub(super) fn read(addr: u64, buffer: &mut [u8]) -> usize {
+    let local = [buffer.as_mut_ptr() as u64, buffer.len() as u64];
+    let got = copy(READV, local, addr);
+    match usize::try_from(got) {
+        Ok(got) => got,
+        Err(_) => read_as_debugger(addr, buffer),
+    }
+}
+
+/// A word, if all of it is there.
+pub(super) fn read_word(addr: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    (read(addr, &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
+}
+
+/// Writes all of `bytes`, as the kernel would for a system call.
+pub(super) fn write(addr: u64, bytes: &[u8]) -> Result<(), WriteError> {
+    let local = [bytes.as_ptr() as u64, bytes.len() as u64];
+    match copy(WRITEV, local, addr) {
+        got if usize::try_from(got) == Ok(bytes.len()) => Ok(()),
+        got if got >= 0 || got == EFAULT => Err(WriteError::Fault),
+        _ => Err(WriteError::Denied),
+    }
+}
+
+fn copy(number: u64, local: [u64; 2], addr: u64) -> i64 {
+    let [_, len] = local;
+    let remote = [addr, len];
+    let pid = u64::from(PID.load(Ordering::Relaxed));
+    let args = [pid, local.as_ptr() as u64, 1, remote.as_ptr() as u64, 1, 0];
+    // SAFETY: both vectors live through the call; a bad remote address is the kernel's EFAULT.
+    unsafe { sys::call(number, args) }
+}
+
+/// By `/proc/self/mem`, which reads execute-only pages too. Opened for each read: a descriptor that is kept could be
+/// closed by the program, and its number be another file's.
+fn read_as_debugger(addr: u64, buffer: &mut [u8]) -> usize {
+    let path = c"/proc/self/mem".as_ptr() as u64;
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: a path that ends in NUL; a new descriptor.
+    let fd = unsafe { sys::call(2, [path, u64::from(flags.unsigned_abs()), 0, 0, 0, 0]) };
+    let Ok(fd) = u64::try_from(fd) else {
+        return 0;
+    };
+    let args = [
+        fd,
+        buffer.as_mut_ptr() as u64,
+        buffer.len() as u64,
+        addr,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`.
+    let got = unsafe { sys::call(17, args) };
+    // SAFETY: `fd` is ours.
+    unsafe { sys::call(3, [fd, 0, 0, 0, 0, 0]) };
+    usize::try_from(got).unwrap_or(0)
+}

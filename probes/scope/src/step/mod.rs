@@ -1,0 +1,363 @@
+//! The tier that needs nothing: EFLAGS.TF and SIGTRAP in the process itself. It opens and closes scopes on the calling
+//! thread and brings back traces; it knows nothing of rendering or call sites.
+#![expect(
+    unsafe_code,
+    reason = "a signal handler, system calls without libc, and the log that they share"
+)]
+mod collect;
+mod doors;
+mod guard;
+mod memory;
+mod predict;
+mod registers;
+mod stop;
+mod sys;
+mod thread;
+mod trap;
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::scope::{Budget, ScopeError};
+use crate::trace::{Form, Reasons, Trace};
+use thread::{DEEPEST, Entry, Frame, Kind, STACK_BYTES, Thread};
+
+/// Entries of a thread's log: every trap of the largest budget, and what is inserted between traps.
+const LOG_ROOM: usize = 2 * crate::scope::MOST_TRAPS as usize;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+/// States of threads whose scopes are all closed, to be used again.
+static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
+
+struct Idle(*mut Thread);
+
+// SAFETY: a state in the list belongs to no thread; who takes it out has it alone.
+unsafe impl Send for Idle {}
+
+/// An open scope of one thread.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    id: u64,
+    tid: u32,
+    thread: *mut Thread,
+}
+
+/// The traced thread may not be armed while the scope's own code runs: that code is not part of any trace.
+#[inline(always)]
+pub(crate) fn pause() {
+    doors::disarm();
+}
+
+/// Arms the thread, if a scope is open on it that can still record.
+#[inline(always)]
+pub(crate) fn resume() {
+    if let Some(begin) = thread::find(sys::gettid()).and_then(ready) {
+        // SAFETY: the handler is installed, the state ready, and never freed.
+        unsafe { doors::arm(begin) };
+    }
+}
+
+/// Opens a scope on this thread, not armed yet. The error says why it is skipped.
+pub(crate) fn open(form: Form, budget: Budget) -> Result<Handle, String> {
+    let tid = sys::gettid();
+    let thread = match thread::find(tid) {
+        Some(thread) => thread,
+        None => enter(tid)?,
+    };
+    // SAFETY: the state of this very thread, which is not armed: nobody else reaches it.
+    let state = unsafe { &mut *thread };
+    settle(state);
+    let Some(place) = state.frames.iter().position(Option::is_none) else {
+        return Err(format!(
+            "more than {DEEPEST} scopes are open on this thread"
+        ));
+    };
+    let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+    let outer = state.reasons;
+    if !state.halted {
+        state.reasons = Reasons::NONE;
+    }
+    let frame = Frame {
+        id,
+        form,
+        from: state.len,
+        begin: None,
+        traps: state.traps,
+        counted: state.counted,
+        outer,
+        most_traps: state.traps + budget.traps,
+        deadline_ns: sys::now_ns() + u64::try_from(budget.time.as_nanos()).unwrap_or(u64::MAX / 2),
+    };
+    if let Some(free) = state.frames.get_mut(place) {
+        *free = Some(frame);
+    }
+    limit(state);
+    Ok(Handle { id, tid, thread })
+}
+
+impl Handle {
+    /// Calls a function with the thread armed.
+    ///
+    /// # Safety
+    /// `function` is a C function that is sound with these arguments and returns.
+    pub(crate) unsafe fn call(&self, function: usize, args: &[u64; 6]) -> u64 {
+        match ready(self.thread) {
+            Some(begin) => {
+                // SAFETY: `begin` points into the state, which is never freed.
+                unsafe { begin.write(function as u64) };
+                // SAFETY: the caller's promise; the state is ready.
+                unsafe { doors::call(function, args) }
+            }
+            // SAFETY: the caller's promise.
+            None => unsafe { untraced(function, args) },
+        }
+    }
+
+    /// Closes the scope (the thread is paused), and brings back its trace.
+    pub(crate) fn close(&self, dropped: bool) -> Result<Trace, ScopeError> {
+        if sys::gettid() != self.tid {
+            return self.close_elsewhere(dropped);
+        }
+        // SAFETY: the state of this very thread, which is not armed.
+        let state = unsafe { &mut *self.thread };
+        settle(state);
+        let inner = state
+            .frames
+            .iter()
+            .flatten()
+            .any(|frame| frame.id > self.id);
+        if inner && !dropped {
+            return Err(ScopeError::WrongOrder);
+        }
+        let place = state
+            .frames
+            .iter_mut()
+            .find(|place| place.is_some_and(|frame| frame.id == self.id));
+        let Some(frame) = place.and_then(Option::take) else {
+            return Err(ScopeError::AlreadyClosed);
+        };
+        let mut reasons = state.reasons;
+        if inner {
+            reasons = reasons.with(Reasons::WRONG_ORDER);
+        }
+        let trace = collect::trace(state, &frame, reasons);
+        state.reasons = state.reasons.with(frame.outer);
+        limit(state);
+        if state.frames.iter().all(Option::is_none) {
+            leave(self.tid, self.thread);
+        }
+        Ok(trace)
+    }
+
+    /// The scope's own thread is told to stop; its log is its own and cannot be read from here.
+    fn close_elsewhere(&self, dropped: bool) -> Result<Trace, ScopeError> {
+        if !dropped {
+            return Err(ScopeError::OtherThread);
+        }
+        if thread::find(self.tid) == Some(self.thread) {
+            // SAFETY: states are never freed; the field is atomic.
+            unsafe { (*self.thread).hop.store(true, Ordering::Release) };
+        }
+        let mut trace = Trace::skipped(Form::Window, String::new());
+        trace.skip_reason = None;
+        trace.reasons = Reasons::THREAD_HOP;
+        Ok(trace)
+    }
+}
+
+/// Whether the thread can record; where it puts the address that its first stop must have.
+fn ready(thread: *mut Thread) -> Option<*mut u64> {
+    // SAFETY: the state of this very thread, which is not armed.
+    let state = unsafe { &mut *thread };
+    if state.halted || state.frames.iter().all(Option::is_none) {
+        return None;
+    }
+    state.before = Thread::IDLE;
+    state.own = true;
+    state.armed = true;
+    Some(&raw mut state.begin)
+}
+
+/// After a pause: what the stop at the door left behind.
+fn settle(state: &mut Thread) {
+    if state.armed {
+        state.armed = false;
+        state.blame(Reasons::TF_LOST);
+    }
+    let begin = state.begin;
+    let ran = state.before.kind != Kind::First;
+    for frame in state.frames.iter_mut().flatten() {
+        if frame.begin.is_none() && ran {
+            frame.begin = Some(begin);
+        }
+    }
+}
+
+/// The tightest budget of the open scopes is the thread's.
+fn limit(state: &mut Thread) {
+    let frames = state.frames.iter().flatten();
+    state.most_traps = frames
+        .clone()
+        .map(|frame| frame.most_traps)
+        .min()
+        .unwrap_or(0);
+    state.deadline_ns = frames.map(|frame| frame.deadline_ns).min().unwrap_or(0);
+}
+
+/// The first scope of a thread: state, handler, signal stack, mask.
+fn enter(tid: u32) -> Result<*mut Thread, String> {
+    warm_up();
+    memory::prepare();
+    trap::install().map_err(|error| format!("SIGTRAP cannot be handled (errno {})", -error))?;
+    let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let thread = match idle.pop() {
+        Some(Idle(thread)) => thread,
+        None => allocate()?,
+    };
+    drop(idle);
+    if thread::enter(tid, thread).is_none() {
+        give_back(thread);
+        return Err("too many threads have open scopes".to_owned());
+    }
+    // SAFETY: taken out of the list: this thread has it alone.
+    let state = unsafe { &mut *thread };
+    *state = Thread {
+        log: state.log,
+        stack: state.stack,
+        ..blank()
+    };
+    state.old_stack = switch_stack(state.stack);
+    state.wish = set_trap_blocked(false);
+    Ok(thread)
+}
+
+/// The last scope of a thread was closed.
+fn leave(tid: u32, thread: *mut Thread) {
+    // SAFETY: the state of this very thread, which is not armed.
+    let state = unsafe { &mut *thread };
+    if state.wish && !state.halted {
+        set_trap_blocked(true);
+    }
+    if let Some(old) = state.old_stack.take() {
+        restore_stack(state.stack, &old);
+    }
+    thread::leave(tid);
+    give_back(thread);
+}
+
+fn give_back(thread: *mut Thread) {
+    let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    idle.push(Idle(thread));
+}
+
+fn blank() -> Thread {
+    Thread {
+        armed: false,
+        halted: false,
+        reasons: Reasons::NONE,
+        flag_visible: false,
+        before: Thread::IDLE,
+        begin: 0,
+        end: 0,
+        own: false,
+        traps: 0,
+        counted: 0,
+        most_traps: 0,
+        deadline_ns: 0,
+        wish: false,
+        hop: AtomicBool::new(false),
+        log: null_mut(),
+        len: 0,
+        room: LOG_ROOM,
+        frames: [None; DEEPEST],
+        stack: null_mut(),
+        old_stack: None,
+    }
+}
+
+fn allocate() -> Result<*mut Thread, String> {
+    let log = map(LOG_ROOM * size_of::<Entry>())?;
+    let stack = map(STACK_BYTES)?;
+    Ok(Box::into_raw(Box::new(Thread {
+        log: log.cast(),
+        stack,
+        ..blank()
+    })))
+}
+
+/// Fresh memory, taken page by page as it is touched.
+fn map(bytes: usize) -> Result<*mut u8, String> {
+    let (access, kind) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+    );
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let at = unsafe { libc::mmap(null_mut(), bytes, access, kind, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return Err(format!("no memory for a log of {bytes} bytes"));
+    }
+    Ok(at.cast())
+}
+
+/// The decoder makes its tables at its first use, which may not be in the handler.
+fn warm_up() {
+    std::hint::black_box(crate::flow::decode(0, &[0x90]));
+}
+
+/// Gives the thread a signal stack of ours where it has none of that size; returns what it had.
+fn switch_stack(stack: *mut u8) -> Option<libc::stack_t> {
+    let ours = libc::stack_t {
+        ss_sp: stack.cast(),
+        ss_flags: 0,
+        ss_size: STACK_BYTES,
+    };
+    let old = signal_stack(None)?;
+    let enough = old.ss_flags & libc::SS_DISABLE == 0 && old.ss_size >= STACK_BYTES;
+    if enough || old.ss_flags & libc::SS_ONSTACK != 0 {
+        return None;
+    }
+    signal_stack(Some(&ours))
+}
+
+/// Puts back what `switch_stack` returned, unless the program has set another since.
+fn restore_stack(ours: *mut u8, old: &libc::stack_t) {
+    if signal_stack(None).is_some_and(|now| now.ss_sp == ours.cast()) {
+        signal_stack(Some(old));
+    }
+}
+
+fn signal_stack(new: Option<&libc::stack_t>) -> Option<libc::stack_t> {
+    let mut old = libc::stack_t {
+        ss_sp: null_mut(),
+        ss_flags: 0,
+        ss_size: 0,
+    };
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `new` is null or a stack that is never unmapped; `old` is written.
+    let result = unsafe { libc::sigaltstack(new, &raw mut old) };
+    (result == 0).then_some(old)
+}
+
+/// Blocks or unblocks SIGTRAP for this thread; returns whether it was blocked.
+fn set_trap_blocked(blocked: bool) -> bool {
+    let set = guard::SIGTRAP_BIT;
+    let mut old = 0_u64;
+    let how = u64::from(!blocked);
+    let args = [how, (&raw const set) as u64, (&raw mut old) as u64, 8, 0, 0];
+    // SAFETY: both sets live through the call.
+    unsafe { sys::call(sys::nr::RT_SIGPROCMASK, args) };
+    old & guard::SIGTRAP_BIT != 0
+}
+
+/// Calls a function without a trace.
+///
+/// # Safety
+/// As for a traced call.
+pub(crate) unsafe fn untraced(function: usize, args: &[u64; 6]) -> u64 {
+    // SAFETY: the caller gave a C function that is sound with these arguments.
+    let function: extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64 =
+        unsafe { std::mem::transmute(function) };
+    let [a, b, c, d, e, f] = *args;
+    function(a, b, c, d, e, f)
+}

@@ -1,0 +1,277 @@
+//! One stop: what ran since the last one is joined to the log, what runs next is read, guarded and foretold.
+//! Runs in the handler: no libc, no lock, no allocation.
+use iced_x86::{Instruction, Mnemonic, Register};
+
+use super::guard::{self, Verdict};
+use super::predict::{self, Next};
+use super::registers::{Registers, TRAP_FLAG};
+use super::thread::{Before, Entry, Kind, LONGEST, Thread, mark};
+use super::{doors, memory, sys};
+use crate::flow;
+use crate::trace::Reasons;
+
+/// What glibc and librseq put before the abort address of a restartable sequence.
+const RSEQ_SIGNATURE: u32 = 0x5305_3053;
+/// The clock is read once in so many traps.
+const CLOCK_EVERY: u64 = 64;
+
+/// The thread stands before the instruction at its RIP.
+pub(super) fn stop(thread: &mut Thread, registers: &mut Registers<'_>) {
+    thread.traps += 1;
+    loop {
+        let addr = registers.rip();
+        join(thread, registers, addr);
+        if !thread.armed {
+            return;
+        }
+        if doors::ends(addr) {
+            thread.end = addr;
+            thread.armed = false;
+            registers.trap(false);
+            return;
+        }
+        if let Some(reason) = spent(thread) {
+            return halt(thread, registers, reason);
+        }
+        if !run(thread, registers, addr) {
+            return;
+        }
+    }
+}
+
+/// Ends stepping before its time: the body runs on natively, with the signal mask that it wants.
+pub(super) fn halt(thread: &mut Thread, registers: &mut Registers<'_>, reason: Reasons) {
+    thread.blame(reason);
+    thread.armed = false;
+    thread.halted = true;
+    registers.trap(false);
+    if thread.wish {
+        *registers.mask() |= guard::SIGTRAP_BIT;
+    }
+}
+
+fn spent(thread: &Thread) -> Option<Reasons> {
+    if thread.hop.load(std::sync::atomic::Ordering::Acquire) {
+        return Some(Reasons::THREAD_HOP);
+    }
+    let late = thread.traps.is_multiple_of(CLOCK_EVERY) && sys::now_ns() > thread.deadline_ns;
+    (late || thread.traps > thread.most_traps).then_some(Reasons::BUDGET)
+}
+
+/// Logs the instruction at `addr` and foretells its successor. `true`: it was emulated, go on at the new RIP.
+fn run(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) -> bool {
+    let mut bytes = [0; LONGEST];
+    let got = memory::read(addr, &mut bytes);
+    let Some(instruction) = flow::decode(addr, bytes.get(..got).unwrap_or_default()) else {
+        halt(thread, registers, Reasons::DECODE);
+        return false;
+    };
+    let kind = kind(&instruction);
+    let next = predict::next(&instruction, registers);
+    if !log(thread, &instruction, bytes, kind, next) {
+        halt(thread, registers, Reasons::RING_FULL);
+        return false;
+    }
+    if matches!(kind, Kind::SystemCall | Kind::Shadow) && hides(instruction.next_ip()) {
+        halt(thread, registers, Reasons::SHADOW);
+        return false;
+    }
+    let verdict = guard::before(thread, registers, &instruction);
+    thread.before = Before {
+        addr,
+        fall: instruction.next_ip(),
+        next,
+        successors: flow::successors(&instruction),
+        kind: if verdict == Verdict::Emulated {
+            Kind::Plain
+        } else {
+            kind
+        },
+    };
+    match verdict {
+        Verdict::Run => registers.trap(true),
+        Verdict::Halt(reason) => halt(thread, registers, reason),
+        Verdict::Emulated => return true,
+    }
+    false
+}
+
+fn kind(instruction: &Instruction) -> Kind {
+    match instruction {
+        i if flow::is_system_call(i) => Kind::SystemCall,
+        i if flow::loads_stack_segment(i) => Kind::Shadow,
+        i if flow::pushes_flags(i) => Kind::PushesFlags,
+        i if flow::is_breakpoint(i) => Kind::Breakpoint,
+        i if flow::is_repeated(i) => Kind::Repeated,
+        _ => Kind::Plain,
+    }
+}
+
+/// Whether an instruction that is not trapped would have to be guarded.
+fn hides(addr: u64) -> bool {
+    let mut bytes = [0; LONGEST];
+    let got = memory::read(addr, &mut bytes);
+    flow::decode(addr, bytes.get(..got).unwrap_or_default()).is_some_and(|instruction| {
+        flow::is_system_call(&instruction)
+            || flow::loads_stack_segment(&instruction)
+            || flow::is_repeated(&instruction)
+            || matches!(
+                instruction.mnemonic(),
+                Mnemonic::Sysenter | Mnemonic::Iretq | Mnemonic::Iretd
+            )
+    })
+}
+
+fn log(
+    thread: &mut Thread,
+    instruction: &Instruction,
+    bytes: [u8; LONGEST],
+    kind: Kind,
+    next: Next,
+) -> bool {
+    thread.counted += 1;
+    let addr = instruction.ip();
+    let foretold = match next {
+        Next::At(next) => next,
+        Next::Either(..) | Next::Unknown => 0,
+    };
+    let before = thread.before;
+    if kind == Kind::Repeated
+        && before.kind == Kind::Repeated
+        && before.addr == addr
+        && let Some(last) = thread.last()
+    {
+        last.count = last.count.saturating_add(1);
+        last.next = foretold;
+        return true;
+    }
+    let own = std::mem::take(&mut thread.own);
+    thread.push(Entry {
+        addr,
+        next: foretold,
+        count: 1,
+        len: u8::try_from(instruction.len()).unwrap_or(0),
+        marks: if own { mark::OWN } else { 0 },
+        bytes,
+    })
+}
+
+/// Joins the stop at `addr` to the instruction before it, or says that it cannot.
+fn join(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) {
+    let before = thread.before;
+    match before.kind {
+        Kind::First if addr == thread.begin => {}
+        Kind::First => thread.blame(Reasons::UNEXPLAINED),
+        // Where both are possible the step was lost: the processor's rule, and that of every kernel without FRED.
+        Kind::SystemCall | Kind::Shadow if insert(thread, registers, addr) => {}
+        _ if before.next.allows(addr) => arrived(thread, addr, false),
+        _ => unforetold(thread, registers, addr),
+    }
+    cure(before.kind, before.fall, thread, registers);
+}
+
+fn arrived(thread: &mut Thread, addr: u64, unforetold: bool) {
+    if let Some(last) = thread.last() {
+        last.next = addr;
+        if unforetold {
+            last.marks |= mark::UNFORETOLD;
+        }
+    }
+}
+
+fn unforetold(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) {
+    let before = thread.before;
+    if signature_before(addr) == Some(RSEQ_SIGNATURE) {
+        return halt(thread, registers, Reasons::RSEQ);
+    }
+    let known = before.next == Next::Unknown
+        && !before.successors.anywhere
+        && before.successors.allow(addr);
+    let probe = before.kind == Kind::Breakpoint;
+    if known || probe {
+        // A uprobe's breakpoint hides its instruction; the trace is checked against the file's bytes.
+        arrived(thread, addr, true);
+    } else {
+        thread.blame(Reasons::UNEXPLAINED);
+    }
+}
+
+fn signature_before(addr: u64) -> Option<u32> {
+    let mut bytes = [0; 4];
+    (memory::read(addr.wrapping_sub(4), &mut bytes) == bytes.len())
+        .then(|| u32::from_le_bytes(bytes))
+}
+
+/// Inserts the one instruction that ran untrapped behind the one before, if it explains this stop.
+fn insert(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) -> bool {
+    let at = thread.before.fall;
+    let mut bytes = [0; LONGEST];
+    let got = memory::read(at, &mut bytes);
+    let Some(lost) = flow::decode(at, bytes.get(..got).unwrap_or_default()) else {
+        return false;
+    };
+    if !leads(&lost, registers, addr) {
+        return false;
+    }
+    arrived(thread, at, false);
+    if mentions(&lost, Register::R11) && thread.before.kind == Kind::SystemCall {
+        thread.flag_visible = true;
+    }
+    let entry = Entry {
+        addr: at,
+        next: addr,
+        count: 1,
+        len: u8::try_from(lost.len()).unwrap_or(0),
+        marks: mark::INSERTED,
+        bytes,
+    };
+    thread.counted += 1;
+    if !thread.push(entry) {
+        halt(thread, registers, Reasons::RING_FULL);
+    }
+    cure(kind(&lost), lost.next_ip(), thread, registers);
+    true
+}
+
+/// Whether an instruction that has run can have led to `addr`, by the registers that it left.
+fn leads(lost: &Instruction, registers: &Registers<'_>, addr: u64) -> bool {
+    let successors = flow::successors(lost);
+    if !successors.anywhere {
+        return successors.allow(addr);
+    }
+    if lost.mnemonic() == Mnemonic::Ret {
+        let popped = if lost.op_count() > 0 {
+            u64::from(lost.immediate16())
+        } else {
+            0
+        };
+        let slot = registers.rsp().wrapping_sub(popped + 8);
+        return memory::read_word(slot) == Some(addr);
+    }
+    predict::next(lost, registers).allows(addr)
+}
+
+fn mentions(instruction: &Instruction, register: Register) -> bool {
+    (0..instruction.op_count())
+        .map(|operand| instruction.op_register(operand))
+        .chain([instruction.memory_base(), instruction.memory_index()])
+        .any(|other| other.full_register() == register)
+}
+
+/// Takes the trap flag out of what the program can see of its flags.
+fn cure(kind: Kind, fall: u64, thread: &mut Thread, registers: &mut Registers<'_>) {
+    match kind {
+        // SYSCALL leaves the flags in r11, and the address behind it in rcx.
+        Kind::SystemCall if registers.rcx() == fall => {
+            registers.set_r11(registers.r11() & !TRAP_FLAG);
+        }
+        Kind::PushesFlags => {
+            let slot = registers.rsp().wrapping_add(1);
+            let mut byte = [0];
+            let cured =
+                memory::read(slot, &mut byte) == 1 && memory::write(slot, &[byte[0] & !1]).is_ok();
+            thread.flag_visible |= !cured;
+        }
+        _ => {}
+    }
+}

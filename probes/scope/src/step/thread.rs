@@ -1,0 +1,207 @@
+//! What the handler knows of one thread: its log, and where it stands. Made before the thread is armed, never freed, and
+//! found by thread id without a lock.
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+use super::predict::Next;
+use crate::flow::Successors;
+use crate::trace::{Form, Reasons};
+
+/// The longest instruction.
+pub(super) const LONGEST: usize = 15;
+/// Deepest nesting of scopes on one thread.
+pub(super) const DEEPEST: usize = 16;
+/// Bytes of the signal stack of an armed thread.
+pub(super) const STACK_BYTES: usize = 64 * 1024;
+
+/// Facts about entries.
+pub(super) mod mark {
+    /// The scope's own code ran before it.
+    pub(crate) const OWN: u8 = 1;
+    /// No trap came for it: inserted by rule.
+    pub(crate) const INSERTED: u8 = 2;
+    /// Its successor could not be foretold.
+    pub(crate) const UNFORETOLD: u8 = 4;
+    /// A breakpoint that was really hit.
+    pub(crate) const HIT: u8 = 8;
+}
+
+/// One instruction in the log.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Entry {
+    pub(super) addr: u64,
+    pub(super) next: u64,
+    pub(super) count: u32,
+    pub(super) len: u8,
+    pub(super) marks: u8,
+    pub(super) bytes: [u8; LONGEST],
+}
+
+/// What the instruction before this stop is to the stepper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// There is none: the thread was just armed.
+    First,
+    Plain,
+    Repeated,
+    /// The kernel comes back behind it and one instruction later.
+    SystemCall,
+    /// The next instruction is not trapped.
+    Shadow,
+    PushesFlags,
+    Breakpoint,
+}
+
+/// The instruction before this stop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    pub(super) addr: u64,
+    pub(super) fall: u64,
+    pub(super) next: Next,
+    pub(super) successors: Successors,
+    pub(super) kind: Kind,
+}
+
+/// One open scope.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    pub(super) id: u64,
+    pub(super) form: Form,
+    /// Where its part of the log begins.
+    pub(super) from: usize,
+    pub(super) begin: Option<u64>,
+    pub(super) traps: u64,
+    pub(super) counted: u64,
+    /// What was known against the scope around it.
+    pub(super) outer: Reasons,
+    pub(super) most_traps: u64,
+    pub(super) deadline_ns: u64,
+}
+
+/// The state of one thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    /// The handler may record.
+    pub(super) armed: bool,
+    /// Stepping ended before its time; nothing is recorded until the last scope is closed.
+    pub(super) halted: bool,
+    pub(super) reasons: Reasons,
+    pub(super) flag_visible: bool,
+    pub(super) before: Before,
+    /// Where stepping began, and ended: known apart from the log.
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    pub(super) own: bool,
+    pub(super) traps: u64,
+    pub(super) counted: u64,
+    pub(super) most_traps: u64,
+    pub(super) deadline_ns: u64,
+    /// The program wants SIGTRAP blocked.
+    pub(super) wish: bool,
+    /// Closed on another thread: stop at the next trap.
+    pub(super) hop: AtomicBool,
+    pub(super) log: *mut Entry,
+    pub(super) len: usize,
+    pub(super) room: usize,
+    pub(super) frames: [Option<Frame>; DEEPEST],
+    pub(super) stack: *mut u8,
+    /// The signal stack that was there before ours.
+    pub(super) old_stack: Option<libc::stack_t>,
+}
+
+impl Thread {
+    pub(super) const IDLE: Before = Before {
+        addr: 0,
+        fall: 0,
+        next: Next::Unknown,
+        successors: Successors {
+            fall: None,
+            target: None,
+            anywhere: false,
+            again: None,
+        },
+        kind: Kind::First,
+    };
+
+    pub(super) fn blame(&mut self, reasons: Reasons) {
+        self.reasons = self.reasons.with(reasons);
+    }
+
+    /// The last entry of the log.
+    pub(super) fn last(&mut self) -> Option<&mut Entry> {
+        let last = self.len.checked_sub(1)?;
+        // SAFETY: entries below `len` are written, and `log` has room for them.
+        Some(unsafe { &mut *self.log.add(last) })
+    }
+
+    /// Adds an entry; `false` if there is no room.
+    pub(super) fn push(&mut self, entry: Entry) -> bool {
+        if self.len == self.room {
+            return false;
+        }
+        // SAFETY: `len` is below `room`, the number of entries mapped at `log`.
+        unsafe { self.log.add(self.len).write(entry) };
+        self.len += 1;
+        true
+    }
+
+    /// The part of the log from `from` on.
+    pub(super) fn entries(&self, from: usize) -> &[Entry] {
+        let len = self.len.saturating_sub(from);
+        if len == 0 {
+            return &[];
+        }
+        // SAFETY: `from + len` is `len`, below which all is written.
+        unsafe { std::slice::from_raw_parts(self.log.add(from), len) }
+    }
+}
+
+const PLACES: usize = 1024;
+/// How far from its home place a thread may be.
+const REACH: usize = 64;
+
+struct Place {
+    tid: AtomicU32,
+    thread: AtomicPtr<Thread>,
+}
+
+static TABLE: [Place; PLACES] = [const {
+    Place {
+        tid: AtomicU32::new(0),
+        thread: AtomicPtr::new(null_mut()),
+    }
+}; PLACES];
+
+fn places(tid: u32) -> impl Iterator<Item = &'static Place> {
+    let home = tid as usize % PLACES;
+    TABLE.iter().cycle().skip(home).take(REACH)
+}
+
+/// The state of a thread that has one.
+pub(super) fn find(tid: u32) -> Option<*mut Thread> {
+    let place = places(tid).find(|place| place.tid.load(Ordering::Acquire) == tid)?;
+    let thread = place.thread.load(Ordering::Acquire);
+    (!thread.is_null()).then_some(thread)
+}
+
+/// Gives the thread a place; `None` if all near its home are taken.
+pub(super) fn enter(tid: u32, thread: *mut Thread) -> Option<()> {
+    places(tid).find_map(|place| {
+        place
+            .tid
+            .compare_exchange(0, u32::MAX, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
+        place.thread.store(thread, Ordering::Release);
+        place.tid.store(tid, Ordering::Release);
+        Some(())
+    })
+}
+
+/// Takes the thread's place away.
+pub(super) fn leave(tid: u32) {
+    if let Some(place) = places(tid).find(|place| place.tid.load(Ordering::Acquire) == tid) {
+        place.thread.store(null_mut(), Ordering::Release);
+        place.tid.store(0, Ordering::Release);
+    }
+}

@@ -1,0 +1,198 @@
+//! The SIGTRAP handler: installed at the first open, never taken away. Steps are ours; all else is handed on to who was
+//! there before. No libc, no lock, no allocation.
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::registers::Registers;
+use super::thread::{Kind, Thread, mark};
+use super::{doors, guard, stop, sys, thread};
+
+const SI_KERNEL: i32 = 0x80;
+const TRAP_TRACE: i32 = 2;
+const SA_FLAGS: u64 = 0x4 | 0x0400_0000 | 0x0800_0000; // SIGINFO, RESTORER, ONSTACK
+const SA_SIGINFO: u64 = 0x4;
+const SA_RESETHAND: u64 = 0x8000_0000;
+const DEFAULT: u64 = 0;
+const IGNORE: u64 = 1;
+
+/// The kernel's `struct sigaction`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(super) struct Action {
+    handler: u64,
+    flags: u64,
+    restorer: u64,
+    mask: u64,
+}
+
+impl Action {
+    pub(super) const BYTES: usize = 32;
+
+    pub(super) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let (words, _) = bytes.as_chunks::<8>();
+        let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
+        let mut word = || words.next().unwrap_or(0);
+        Self {
+            handler: word(),
+            flags: word(),
+            restorer: word(),
+            mask: word(),
+        }
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let words = [self.handler, self.flags, self.restorer, self.mask];
+        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        bytes
+    }
+}
+
+/// Whose signals are not ours: as the program wishes.
+static FORMER: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+pub(super) fn former() -> Action {
+    let [handler, flags, restorer, mask] = &FORMER;
+    Action {
+        handler: handler.load(Ordering::Acquire),
+        flags: flags.load(Ordering::Relaxed),
+        restorer: restorer.load(Ordering::Relaxed),
+        mask: mask.load(Ordering::Relaxed),
+    }
+}
+
+pub(super) fn set_former(action: Action) {
+    let [handler, flags, restorer, mask] = &FORMER;
+    flags.store(action.flags, Ordering::Relaxed);
+    restorer.store(action.restorer, Ordering::Relaxed);
+    mask.store(action.mask, Ordering::Relaxed);
+    handler.store(action.handler, Ordering::Release);
+}
+
+/// Makes the handler the process's, if it is not; who was there gets what is not a step.
+pub(super) fn install() -> Result<(), i64> {
+    let ours = Action {
+        handler: on_trap as *const () as u64,
+        flags: SA_FLAGS,
+        restorer: doors::restorer(),
+        mask: u64::MAX,
+    };
+    let mut now = Action::default();
+    sigaction(None, Some(&mut now))?;
+    if now.handler == ours.handler {
+        return Ok(());
+    }
+    set_former(now);
+    sigaction(Some(&ours), None)
+}
+
+fn sigaction(new: Option<&Action>, old: Option<&mut Action>) -> Result<(), i64> {
+    let new = new.map_or(0, |action| std::ptr::from_ref(action) as u64);
+    let old = old.map_or(0, |action| std::ptr::from_mut(action) as u64);
+    let args = [u64::from(libc::SIGTRAP.unsigned_abs()), new, old, 8, 0, 0];
+    // SAFETY: both are the kernel's shape or null; the handler is made for any thread at any time.
+    let result = unsafe { sys::call(sys::nr::RT_SIGACTION, args) };
+    if result == 0 { Ok(()) } else { Err(result) }
+}
+
+extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
+    // SAFETY: the kernel hands over both, for this call alone (SA_SIGINFO).
+    let (code, frame) = unsafe { ((*info).si_code, &mut *context) };
+    // SAFETY: with these codes the kernel fills in the sender, 0 for itself.
+    let from_kernel = code == TRAP_TRACE || code == 0 && unsafe { (*info).si_pid() } == 0;
+    let mut registers = Registers(frame);
+    let armed = thread::find(sys::gettid())
+        // SAFETY: states are never freed, and only their own thread reaches them.
+        .map(|thread| unsafe { &mut *thread })
+        .filter(|thread| thread.armed);
+    match armed {
+        Some(thread) if from_kernel || code == 0 && thread.before.kind == Kind::Breakpoint => {
+            // The step over a uprobe comes as a plain signal that the thread seems to have sent itself.
+            stop::stop(thread, &mut registers);
+        }
+        Some(thread) => {
+            registers.trap(false);
+            hand_on(
+                signal,
+                info,
+                context,
+                code != 0 && code != libc::SI_TKILL && code != libc::SI_QUEUE,
+            );
+            foreign(thread, code, context);
+        }
+        // A thread that was born with the flag, or got it back by POPF after the close.
+        None if from_kernel => registers.trap(false),
+        None => hand_on(signal, info, context, code > 0),
+    }
+}
+
+/// Behind somebody else's signal on an armed thread.
+fn foreign(thread: &mut Thread, code: i32, context: *mut libc::ucontext_t) {
+    // SAFETY: still the kernel's frame of this call.
+    let mut registers = Registers(unsafe { &mut *context });
+    let before = thread.before;
+    if code == SI_KERNEL
+        && before.kind == Kind::Breakpoint
+        && let Some(last) = thread.last()
+    {
+        last.marks |= mark::HIT;
+    }
+    // The trap of a breakpoint is itself a stop; so is a signal that a pending step was merged into.
+    if before.kind != Kind::First && registers.rip() != before.addr {
+        stop::stop(thread, &mut registers);
+    } else {
+        registers.trap(true);
+    }
+}
+
+/// Calls who was there before. What is forced by the processor kills where nobody was.
+fn hand_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t, forced: bool) {
+    let action = former();
+    match action.handler {
+        DEFAULT => die(),
+        IGNORE if forced => die(),
+        IGNORE => {}
+        handler => {
+            if action.flags & SA_RESETHAND != 0 {
+                set_former(Action {
+                    handler: DEFAULT,
+                    ..action
+                });
+            }
+            if action.flags & SA_SIGINFO != 0 {
+                // SAFETY: the program gave this address as such a handler.
+                let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t) =
+                    unsafe { std::mem::transmute(handler) };
+                handler(signal, info, context);
+            } else {
+                // SAFETY: the program gave this address as such a handler.
+                let handler: extern "C" fn(i32) = unsafe { std::mem::transmute(handler) };
+                handler(signal);
+            }
+        }
+    }
+}
+
+/// What the kernel would have done: the process dies of SIGTRAP.
+fn die() {
+    let default = Action::default();
+    if sigaction(Some(&default), None).is_err() {
+        return;
+    }
+    let set = guard::SIGTRAP_BIT;
+    let trap = u64::from(libc::SIGTRAP.unsigned_abs());
+    let ids = [
+        u64::from(sys::getpid()),
+        u64::from(sys::gettid()),
+        trap,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: a signal to this very thread.
+    unsafe { sys::call(234, ids) };
+    let unblock = [1, (&raw const set) as u64, 0, 8, 0, 0];
+    // SAFETY: the set lives through the call, in which the signal arrives.
+    unsafe { sys::call(sys::nr::RT_SIGPROCMASK, unblock) };
+}

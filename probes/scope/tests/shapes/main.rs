@@ -1,0 +1,90 @@
+//! Hard shapes in a traced process, each with the exact right trace or the right reason. Every shape runs in a process of
+//! its own; some run again as nobody, and under a seccomp filter that denies perf, bpf and ptrace.
+#![expect(
+    unsafe_code,
+    clippy::unwrap_used,
+    clippy::undocumented_unsafe_blocks,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "shapes are what is unsafe about a process"
+)]
+mod code;
+mod gates;
+mod programs;
+mod ptrace;
+mod shape;
+
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const SHAPE: &str = "SCALPEL_TEST_SHAPE";
+const GATE: &str = "SCALPEL_TEST_GATE";
+const PATIENCE: Duration = Duration::from_secs(50);
+
+fn main() -> ExitCode {
+    if let Ok(name) = std::env::var(SHAPE) {
+        gates::close(std::env::var(GATE).ok().as_deref());
+        let (_, shape, _) = shape::ALL
+            .iter()
+            .find(|(shape, ..)| *shape == name)
+            .unwrap();
+        shape();
+        return ExitCode::SUCCESS;
+    }
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    for (name, _, end) in shape::ALL {
+        for gate in [None, Some("nobody"), Some("seccomp")] {
+            if gate.is_some() && name.starts_with("random") {
+                continue;
+            }
+            let full = gate.map_or_else(|| (*name).to_owned(), |gate| format!("{name}_as_{gate}"));
+            trials.push(Trial::test(full, move || run(name, gate, *end)));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Runs one shape in a fresh process: it has to end as it should, in time.
+fn run(name: &str, gate: Option<&str>, end: shape::End) -> Result<(), Failed> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .env(SHAPE, name)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if let Some(gate) = gate {
+        command.env(GATE, gate);
+    }
+    if name.contains("turned_off") {
+        command.env("SCALPEL_SCOPE", "off");
+    }
+    let mut child = command.spawn()?;
+    let begun = Instant::now();
+    while child.try_wait()?.is_none() {
+        if begun.elapsed() > PATIENCE {
+            child.kill()?;
+            return Err(format!("{name} hangs").into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output()?;
+    if fits(output.status, end) {
+        return Ok(());
+    }
+    let told = String::from_utf8_lossy(&output.stderr);
+    Err(format!(
+        "{name} ended with {}, expected {end:?}\n{told}",
+        output.status
+    )
+    .into())
+}
+
+fn fits(status: ExitStatus, end: shape::End) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    match end {
+        shape::End::Well => status.success(),
+        shape::End::By(signal) => status.signal() == Some(signal),
+    }
+}

@@ -1,0 +1,91 @@
+//! The shapes by name. A shape that returns is well; a panic, a death or a hang is a failure.
+mod flags;
+mod flow;
+mod foreign;
+mod life;
+mod mutation;
+mod surface;
+
+/// How the process of a shape has to end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    Well,
+    By(i32),
+}
+
+macro_rules! shapes {
+    ($($room:ident { $($name:ident),* $(,)? })*) => {
+        pub(crate) const ALL: &[(&str, fn(), End)] = &[
+            $($((stringify!($name), $room::$name as fn(), End::Well),)*)*
+            ("an_int3_that_nobody_handles_kills_as_it_would", foreign::int3_unhandled, End::By(libc::SIGTRAP)),
+        ];
+    };
+}
+
+shapes! {
+    flow {
+        the_instruction_behind_a_system_call_is_there,
+        the_instruction_behind_int_80_is_there,
+        the_shadow_of_mov_ss_is_there,
+        a_loop_of_one_instruction_is_not_folded,
+        a_repeated_string_instruction_is_folded_with_its_count,
+        self_recursion_is_exact,
+        a_longjmp_into_the_scope_is_exact,
+        code_that_changes_itself_is_shown_as_it_ran,
+        a_return_at_the_end_of_a_mapping_does_not_fault,
+        execute_only_code_is_traced,
+        a_hidden_system_call_is_a_reason,
+        cpuid_rdtsc_and_the_vdso_are_stepped,
+        random_programs_are_as_ptrace_sees_them,
+    }
+    flags {
+        pushed_flags_do_not_show_the_trap_flag,
+        r11_does_not_show_the_trap_flag,
+        popped_flags_do_not_end_the_trace,
+        flags_that_were_saved_in_the_scope_are_harmless_behind_it,
+        the_red_zone_is_kept,
+    }
+    foreign {
+        an_int3_is_handed_on,
+        a_sent_sigtrap_is_handed_on,
+        a_handler_set_in_the_scope_gets_what_is_not_a_step,
+        sigtrap_default_set_in_the_scope_does_not_kill,
+        a_blocked_sigtrap_does_not_kill,
+        a_mask_from_a_bad_pointer_is_efault,
+        the_mask_that_the_program_wants_is_kept,
+        a_signal_handler_is_excluded,
+        a_handler_that_moves_rip_is_a_reason,
+        a_small_stack_survives,
+        a_uprobe_in_the_code_is_stepped,
+    }
+    life {
+        a_fork_is_a_reason_and_the_child_lives,
+        a_thread_is_a_reason_and_both_live,
+        a_spawned_command_is_a_reason_and_runs,
+        a_restartable_sequence_is_a_reason_and_commits,
+        a_spent_budget_really_stops,
+        spent_time_really_stops,
+        a_drop_on_another_thread_is_a_thread_hop,
+        two_threads_at_once_are_exact,
+        a_thousand_scopes_leave_nothing,
+        a_scope_in_a_forked_child_works,
+    }
+    surface {
+        sixteen_scopes_nest_and_the_seventeenth_is_skipped,
+        a_wrong_order_is_an_error_and_a_reason,
+        a_double_close_is_an_error,
+        a_region_shows_its_instructions_only,
+        a_window_sees_what_the_thread_runs,
+        an_inner_scope_leaves_the_outer_one_complete,
+        scopes_are_turned_off_by_the_environment,
+        a_named_tier_is_never_replaced,
+        nothing_is_installed_before_the_first_open,
+        a_site_sleeps_when_its_budget_is_spent,
+        a_debugger_is_a_reason_to_skip,
+        a_panic_through_a_scope_closes_it,
+        renderings_say_what_ran,
+    }
+    mutation {
+        random_traces_lose_swap_or_double_no_step_unseen,
+    }
+}

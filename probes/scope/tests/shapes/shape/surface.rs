@@ -1,0 +1,210 @@
+//! What the surface promises: nesting, order, forms, tiers, and nothing before the first open.
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use scalpel_scope::render::{self, Syntax};
+use scalpel_scope::symbol::ProcessSymbols;
+use scalpel_scope::{Emit, HwBackend, HwTrace, Options, Reasons, ScopeError};
+
+use crate::code::{Routine, quiet};
+
+fn three() -> Routine {
+    Routine::of(&[0x90, 0x31, 0xc0, 0xc3])
+}
+
+pub(crate) fn sixteen_scopes_nest_and_the_seventeenth_is_skipped() {
+    let routine = three();
+    let code = routine.code();
+    let mut options = quiet();
+    options.budget.time = std::time::Duration::from_secs(30);
+    let mut scopes: Vec<_> = (0..17)
+        .map(|_| HwTrace::scope_with(&code, options))
+        .collect();
+    let mut last = scopes.pop().unwrap();
+    let skipped = last.close().unwrap().skip_reason;
+    routine.run([0; 6]);
+    let mut traces = Vec::new();
+    while let Some(mut scope) = scopes.pop() {
+        traces.push(scope.close().unwrap());
+    }
+    assert!(skipped.unwrap().contains("16"));
+    assert_eq!(traces.len(), 16);
+    for trace in traces {
+        assert!(trace.is_complete(), "{}", trace.reasons);
+        assert_eq!(routine.offsets(&trace), [0, 1, 3]);
+    }
+}
+
+pub(crate) fn a_wrong_order_is_an_error_and_a_reason() {
+    let routine = three();
+    let mut outer = HwTrace::scope(&routine.code(), Emit::Off);
+    let mut inner = HwTrace::scope(&routine.code(), Emit::Off);
+    assert_eq!(outer.close().unwrap_err(), ScopeError::WrongOrder);
+    routine.run([0; 6]);
+    drop(outer);
+    routine.run([0; 6]);
+    let trace = inner.close().unwrap();
+    assert_eq!(routine.offsets(&trace), [0, 1, 3, 0, 1, 3]);
+}
+
+pub(crate) fn a_double_close_is_an_error() {
+    let mut scope = HwTrace::window(quiet());
+    scope.close().unwrap();
+    assert_eq!(scope.close().unwrap_err(), ScopeError::AlreadyClosed);
+}
+
+pub(crate) fn a_region_shows_its_instructions_only() {
+    // nop; call rdi; ret, with a callee elsewhere
+    let routine = Routine::of(&[0x90, 0x50, 0xff, 0xd7, 0x58, 0xc3]);
+    let callee = three();
+    let mut scope = HwTrace::scope(&routine.code(), Emit::Off);
+    routine.run([callee.at as u64, 0, 0, 0, 0, 0]);
+    routine.run([callee.at as u64, 0, 0, 0, 0, 0]);
+    let trace = scope.close().unwrap();
+    assert!(trace.is_complete(), "{}", trace.reasons);
+    assert_eq!(routine.offsets(&trace), [0, 1, 2, 4, 5, 0, 1, 2, 4, 5]);
+}
+
+pub(crate) fn a_window_sees_what_the_thread_runs() {
+    let routine = three();
+    let mut scope = HwTrace::window(quiet());
+    routine.run([0; 6]);
+    let trace = scope.close().unwrap();
+    assert!(trace.is_complete(), "{}", trace.reasons);
+    let inside: Vec<_> = routine
+        .offsets(&trace)
+        .into_iter()
+        .filter(|at| *at < 4)
+        .collect();
+    assert_eq!(inside, [0, 1, 3]);
+    assert!(trace.counted > 5);
+}
+
+pub(crate) fn an_inner_scope_leaves_the_outer_one_complete() {
+    let routine = three();
+    let mut outer = HwTrace::window(quiet());
+    let (_, inner) = routine.trace([0; 6]);
+    routine.run([0; 6]);
+    let trace = outer.close().unwrap();
+    assert!(inner.is_complete(), "{}", inner.reasons);
+    assert!(trace.is_complete(), "{}", trace.reasons);
+    let inside: Vec<_> = routine
+        .offsets(&trace)
+        .into_iter()
+        .filter(|at| *at < 4)
+        .collect();
+    assert_eq!(inside, [0, 1, 3, 0, 1, 3]);
+}
+
+pub(crate) fn scopes_are_turned_off_by_the_environment() {
+    let (_, trace) = three().trace([0; 6]);
+    assert_eq!(trace.skip_reason.as_deref(), Some("SCALPEL_SCOPE=off"));
+    assert!(!trace.is_complete());
+}
+
+pub(crate) fn a_named_tier_is_never_replaced() {
+    for (backend, name) in [
+        (HwBackend::IntelPt, "intel-pt"),
+        (HwBackend::AmdLbr, "amd-lbr"),
+    ] {
+        let options = Options { backend, ..quiet() };
+        let mut scope = HwTrace::window(options);
+        let trace = scope.close().unwrap();
+        assert!(trace.skip_reason.unwrap().starts_with(name));
+        assert!(trace.steps.is_empty());
+    }
+}
+
+pub(crate) fn nothing_is_installed_before_the_first_open() {
+    let caught = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:"))
+            .unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap() & 1 << (libc::SIGTRAP - 1) != 0
+    };
+    assert!(!caught());
+    three().trace([0; 6]);
+    assert!(caught(), "and it stays");
+}
+
+pub(crate) fn a_site_sleeps_when_its_budget_is_spent() {
+    // mov ecx, edi; dec ecx; jnz; ret
+    let routine = Routine::of(&[0x89, 0xf9, 0xff, 0xc9, 0x75, 0xfc, 0xc3]);
+    let mut skipped = None;
+    for _ in 0..20 {
+        let (_, trace) = routine.trace([60_000, 0, 0, 0, 0, 0]);
+        skipped = trace.skip_reason;
+        if skipped.is_some() {
+            break;
+        }
+        assert_eq!(trace.reasons, Reasons::BUDGET);
+    }
+    assert!(skipped.unwrap().starts_with("budget spent"));
+}
+
+pub(crate) fn a_debugger_is_a_reason_to_skip() {
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
+        let (_, trace) = three().trace([0; 6]);
+        let skipped = trace
+            .skip_reason
+            .is_some_and(|why| why.contains("TracerPid"));
+        let denied = std::env::var("SCALPEL_TEST_GATE").is_ok_and(|gate| gate == "seccomp");
+        unsafe { libc::_exit(i32::from(skipped == denied)) };
+    }
+    let mut status = 0;
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0);
+}
+
+pub(crate) fn a_panic_through_a_scope_closes_it() {
+    let thrown = catch_unwind(AssertUnwindSafe(|| {
+        let _scope = HwTrace::scope(&three().code(), Emit::Off);
+        std::panic::resume_unwind(Box::new(1));
+    }));
+    assert!(thrown.is_err());
+    three().expect([0; 6], Some(0), &[0, 1, 3]);
+}
+
+pub(crate) fn renderings_say_what_ran() {
+    // mov ecx, 3; loop $; ret
+    let routine = Routine::of(&[0xb9, 3, 0, 0, 0, 0xe2, 0xfe, 0xc3]);
+    let (_, trace) = routine.trace([0; 6]);
+    let mut symbols = ProcessSymbols::new();
+    let full = render::full(&trace, &mut symbols, Syntax::Intel);
+    assert!(
+        full.contains("mov ecx, 3") && full.contains(" x3"),
+        "{full}"
+    );
+    assert!(
+        full.starts_with("5 instructions (single-step), complete"),
+        "{full}"
+    );
+    let att = render::full(&trace, &mut symbols, Syntax::Att);
+    assert!(att.contains("movl $3, %ecx"), "{att}");
+    let json = render::json(&trace, &mut symbols, Syntax::Intel).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["status"], "complete");
+    assert_eq!(json["instructions"], 5);
+    assert_eq!(json["skip_reason"], serde_json::Value::Null);
+    assert_eq!(json["trace"].as_array().unwrap().len(), 5);
+    assert_eq!(json["trace"][1]["bytes"], "e2fe");
+    let clock = libc::getenv as *const () as usize;
+    let args = [c"SCALPEL_NO_SUCH_NAME".as_ptr() as u64, 0, 0, 0, 0, 0];
+    let (_, trace) = unsafe {
+        HwTrace::call(
+            clock,
+            args,
+            Options {
+                emit: Emit::Off,
+                ..quiet()
+            },
+        )
+    };
+    let tree = render::tree(&trace, &mut symbols, render::TREE_LINES);
+    assert!(tree.contains("getenv"), "{tree}");
+    assert!(tree.lines().count() <= render::TREE_LINES);
+    assert!(!capstone::Capstone::is_diet());
+}
