@@ -911,3 +911,16 @@ fn absurd_numbers_cost_neither_a_panic_nor_memory() {
     assert_eq!(tree.histograms.len(), 2);
     assert_eq!(tree.threads[0].lost, u64::MAX);
 }
+
+#[test]
+fn windows_pass_at_once_when_the_last_measured_call_lost_its_probe() {
+    let mut tape = Tape::with(Options {
+        window_ns: 1_000,
+        ..Options::default()
+    });
+    tape.enter('a', 0);
+    let (gone, soon) = (FuncId::new(number('a')).unwrap(), MonoTime(tape.time + 5));
+    tape.builder.probe_gone(gone, soon);
+    let tree = tape.builder.finish(MonoTime(u64::MAX), &mut |_, _| None);
+    assert_eq!(sums(&tree)[&ContextId(1)].self_wall_ns, 5);
+}

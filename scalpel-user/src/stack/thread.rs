@@ -166,27 +166,27 @@ impl Thread {
     /// Time passes into another window: each gets its share, CPU time in proportion to wall time.
     #[cold]
     fn pass_windows(&mut self, time: u64, cpu: u64, shared: &mut Shared) {
-        if self.frames.charge() != 0 {
-            while self.window_end <= time {
-                let (begin, end) = (self.time, self.window_end.max(self.time));
-                let part = u128::from(end - begin);
-                let whole = u128::from((time - begin).max(1));
-                let cpu_at_end = match (cpu, self.cpu) {
-                    (CPU_NOT_MEASURED, _) | (_, CPU_NOT_MEASURED) => CPU_NOT_MEASURED,
-                    (cpu, before) => {
-                        before + (u128::from(cpu.saturating_sub(before)) * part / whole) as u64
-                    }
-                };
-                self.charge(end, cpu_at_end);
-                self.flush(shared);
-                (self.window_begin, self.window_end) = shared.window_around(end);
-                let is_end_of_time = self.window_end <= end;
-                self.apply_cuts(end, shared);
-                if is_end_of_time {
-                    break;
+        while self.frames.charge() != 0 && self.window_end <= time {
+            let (begin, end) = (self.time, self.window_end.max(self.time));
+            let part = u128::from(end - begin);
+            let whole = u128::from((time - begin).max(1));
+            let cpu_at_end = match (cpu, self.cpu) {
+                (CPU_NOT_MEASURED, _) | (_, CPU_NOT_MEASURED) => CPU_NOT_MEASURED,
+                (cpu, before) => {
+                    before + (u128::from(cpu.saturating_sub(before)) * part / whole) as u64
                 }
+            };
+            self.charge(end, cpu_at_end);
+            self.flush(shared);
+            (self.window_begin, self.window_end) = shared.window_around(end);
+            let is_end_of_time = self.window_end <= end;
+            self.apply_cuts(end, shared);
+            if is_end_of_time {
+                return;
             }
-        } else {
+        }
+        // Where nothing is measured, maybe since a cut just now, windows pass at once.
+        if self.window_end <= time {
             self.flush(shared);
             (self.window_begin, self.window_end) = shared.window_around(time);
             self.apply_cuts(time, shared);
