@@ -16,7 +16,7 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 const SHORTEST_NS: u64 = 2_000_000;
 /// Probe time between two observations that harms nobody, in ns. Below it nothing is given up: a program that is
 /// over after some milliseconds keeps its exact counts, a longer one is judged by a longer interval.
-const HARMLESS_NS: f64 = 10_000_000.0;
+const HARMLESS_NS: f64 = 3_000_000.0;
 /// A target that works less than this share of one processor is judged as if it worked that much: what an idle
 /// process does now and then is no reason to give up exact counts.
 const IDLE_SHARE: f64 = 0.05;
