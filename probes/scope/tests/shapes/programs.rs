@@ -116,7 +116,8 @@ fn block(a: &mut CodeAssembler, dice: &mut Dice, leaf: CodeLabel) {
             a.mov(ecx, turns).unwrap();
             a.jrcxz(behind).unwrap();
             a.push(rcx).unwrap();
-            a.add(rsp, 8).unwrap();
+            // Not by ADD: the flags would tell where the stack is.
+            a.lea(rsp, rsp + 8).unwrap();
         }
         12 => {
             // rt_sigprocmask(SIG_BLOCK, NULL, NULL, 8): emulated

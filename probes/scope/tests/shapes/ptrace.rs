@@ -46,9 +46,16 @@ fn one(child: i32, routine: Routine) -> Vec<u64> {
     let mut rip = registers.rip;
     while inside.contains(&rip) {
         seen.push(rip);
+        let pushes = unsafe { libc::ptrace(libc::PTRACE_PEEKTEXT, child, rip, 0) } & 0xff == 0x9c;
         unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0) };
         assert_eq!((wait(child) >> 8) & 0xff, libc::SIGTRAP);
-        rip = get(child).rip;
+        let registers = get(child);
+        if pushes {
+            // PUSHF shows the trap flag of the tracer, and programs here branch on what they pushed.
+            let flags = unsafe { libc::ptrace(libc::PTRACE_PEEKDATA, child, registers.rsp, 0) };
+            unsafe { libc::ptrace(libc::PTRACE_POKEDATA, child, registers.rsp, flags & !0x100) };
+        }
+        rip = registers.rip;
     }
     // Flags that were pushed while stepping bring the trap flag back by POPF.
     let mut registers = get(child);
