@@ -54,6 +54,11 @@ impl Live {
         let cost = self.cost();
         let log = self.outputs.log_path().to_owned();
         let failure = self.log_failure.take();
+        if let Some(failure) = &failure {
+            self.session.feed(Input::Note(format!(
+                "the recording ended early, when its stream could not be written any more: {failure}"
+            )));
+        }
         let genome = self.session.finish()?;
         let published = self.outputs.publish(&genome).with_context(|| {
             let kept = match &failure {

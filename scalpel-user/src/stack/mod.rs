@@ -85,6 +85,8 @@ struct Shared {
     sample_period_is_ns: bool,
     /// What stands for addresses that no mapping covers.
     no_code: FxHashSet<FuncId>,
+    /// Functions whose probe went: they may be called unseen.
+    gone: FxHashSet<u32>,
     /// Calls come as COMPLETE records.
     completes: bool,
 }
@@ -138,6 +140,7 @@ impl Builder {
             samples: Samples::default(),
             sample_period_is_ns: options.sample_period_is_ns,
             no_code: FxHashSet::default(),
+            gone: FxHashSet::default(),
             completes: false,
         };
         Self {
@@ -227,6 +230,7 @@ impl Builder {
     /// The probe of a function goes at `time`: calls of it that are open then will not be seen to end. To be said
     /// before the first event after `time`.
     pub fn probe_gone(&mut self, func: FuncId, time: MonoTime) {
+        self.shared.gone.insert(func.get());
         for state in self
             .threads
             .iter_mut()

@@ -924,3 +924,22 @@ fn windows_pass_at_once_when_the_last_measured_call_lost_its_probe() {
     let tree = tape.builder.finish(MonoTime(u64::MAX), &mut |_, _| None);
     assert_eq!(sums(&tree)[&ContextId(1)].self_wall_ns, 5);
 }
+
+#[test]
+fn a_function_without_its_probe_may_be_called_again_inside_itself() {
+    let mut tape = Tape::new().with_maps("abc");
+    tape.enter('a', 0).enter('b', 16);
+    let (gone, soon) = (FuncId::new(number('a')).unwrap(), MonoTime(tape.time + 5));
+    tape.builder.probe_gone(gone, soon);
+    // Called from the code of `a`, by a call of it that was not seen: `b` goes on.
+    tape.enter_from('c', 64, 0x1010, 0);
+    tape.exit('c', 64).exit('b', 16).exit('a', 0);
+    let tree = tape.tree();
+    assert_sound(&tree);
+    assert_eq!(faults(&tree, 'b').missed_enter, 0);
+    assert!(
+        render(&tree).contains(&"ab 1 1 20/30".to_owned()),
+        "{:?}",
+        render(&tree)
+    );
+}

@@ -302,8 +302,12 @@ impl Thread {
         }
     }
 
-    /// The call was made from `func`: frames inside its innermost call have ended unseen. False = it has none open.
+    /// The call was made from `func`: frames inside its innermost call have ended unseen. False = it has none open, or
+    /// this may be another call of it that nobody saw begin.
     fn return_to(&mut self, func: u32, shared: &mut Shared) -> bool {
+        if shared.gone.contains(&func) {
+            return false;
+        }
         match self.frames.find_function(func) {
             Some(index) if index + 1 < self.frames.open.len() => {
                 self.close_from(index + 1, Close::Passed, shared);
