@@ -29,6 +29,9 @@ const FENCES: &[Fence] = &[
             "scalpel-user/src/kernel/",
             // Signals by their numbers.
             "scalpel-user/src/record/stop.rs",
+            "probes/scope/src/step/",
+            "probes/scope/tests/",
+            "probes/scope/examples/",
         ],
     },
     Fence {
@@ -55,6 +58,12 @@ const UNSAFE: &[&str] = &[
     "scalpel-user/src/kernel/",
     "scalpel-ebpf/",
     "tests/fixtures/",
+    "probes/scope/src/step/",
+    // A call by address, which the surface offers as unsafe.
+    "probes/scope/src/scope.rs",
+    "probes/scope/src/elsewhere.rs",
+    "probes/scope/tests/",
+    "probes/scope/examples/",
 ];
 
 /// No clock, file, thread or environment in here.
