@@ -9,6 +9,7 @@
 
 mod callers;
 mod cells;
+mod charge;
 mod complete;
 mod contexts;
 mod finish;
