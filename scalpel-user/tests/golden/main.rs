@@ -13,14 +13,14 @@ fn run(args: &[&str]) -> String {
         .args(args)
         .stdin(Stdio::null())
         .output()
-        .unwrap();
+        .expect("the program starts");
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
         "{args:?}: {}: {told}",
         output.status
     );
-    String::from_utf8(output.stdout).unwrap()
+    String::from_utf8(output.stdout).expect("it prints UTF-8")
 }
 
 #[test]
