@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::child::{Ended, Running};
 use crate::truth::Truth;
 
-/// A fixture that waits: `ready` -> (attach) -> [`Target::go`] -> work -> account -> [`Target::finish`].
+/// A fixture that waits: `ready` -> (attach) -> [`Target::work`] -> account -> [`Target::finish`].
 pub struct Target {
     running: Running,
     path: PathBuf,

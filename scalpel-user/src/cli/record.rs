@@ -118,7 +118,7 @@ pub enum ExitsArg {
     /// Return probes where proven safe, else entries only.
     #[default]
     Default,
-    /// Probes on every `ret`: exact ends wherever code can be read, at several times the cost.
+    /// A probe on every `ret`: exact ends, at several times the cost.
     Ret,
     /// Entries only.
     None,

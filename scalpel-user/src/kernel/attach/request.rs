@@ -32,7 +32,7 @@ pub struct SiteRequest {
     pub pid_filter: Option<Pid>,
 }
 
-/// Limits of an [`Attachments`].
+/// Limits of an [`Attachments`](super::Attachments).
 #[derive(Clone, Debug)]
 pub struct AttachOptions {
     /// Overhead allowed in percent of the targets' own work; `None` = no breaker.
