@@ -66,10 +66,13 @@ impl Suite {
         ));
     }
 
-    /// Runs what the command line selects, two tests at a time unless it says otherwise.
+    /// Runs what the command line selects, two tests at a time unless it says otherwise. Real projects have the
+    /// machine, and their files, for themselves.
     pub fn run(self) -> ExitCode {
         let mut arguments = Arguments::from_args();
-        arguments.test_threads.get_or_insert(2);
+        arguments
+            .test_threads
+            .get_or_insert(if self.tier == "real" { 1 } else { 2 });
         libtest_mimic::run(&arguments, self.trials).exit_code()
     }
 }

@@ -163,10 +163,10 @@ pub(super) fn stack_maker(
             .any(|function| function.raw_names().any(|raw| raw == **name))
     };
     let all = std::iter::once(&C_LIBRARY).chain(LINKED_IN);
-    // In a static program the C library's is there only if something uses it.
-    let inside = LINKED_IN
-        .iter()
-        .chain((kind != ImageKind::SharedLibrary).then_some(&C_LIBRARY));
+    // In a static program the C library's is there only if something uses it. The C library itself is a program too
+    // (it has an interpreter, and prints its version), but no static one.
+    let is_static = matches!(kind, ImageKind::Executable | ImageKind::StaticPie);
+    let inside = LINKED_IN.iter().chain(is_static.then_some(&C_LIBRARY));
     all.clone()
         .find(imported)
         .or_else(|| inside.clone().find(defined))
