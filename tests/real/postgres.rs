@@ -29,7 +29,7 @@ pub(crate) fn add(suite: &mut Suite, programs: &Arc<Programs>) {
 fn books(programs: &Programs) -> Outcome {
     let server = Server::start(programs)?;
     server.run("pgbench", &["-i", "-q", "-s", "1", "postgres"])?;
-    let mut bench = server.start_client("pgbench", &["-n", "-c", "1", "-T", "10", "postgres"])?;
+    let mut bench = server.start_client("pgbench", &["-n", "-c", "1", "-T", "20", "postgres"])?;
     let backend = *server
         .backends_of_pgbench(1)?
         .first()

@@ -95,7 +95,7 @@ pub(super) fn survey(
     survey.facts.go = images.iter().any(|(_, image)| image.is_go());
     survey.facts.switches_stacks = images
         .iter()
-        .any(|(_, image)| image.makes_stacks().is_some());
+        .any(|(candidate, image)| candidate.main && image.makes_stacks().is_some());
     let throwing: Vec<String> = images
         .iter()
         .filter(|(_, image)| image.can_throw())
