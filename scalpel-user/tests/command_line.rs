@@ -188,7 +188,12 @@ fn who_may_not_is_3_and_the_missing_capability_is_named() {
 /// The binary where everybody may execute it: folders of a build may be closed.
 fn public_copy(folder: &tempfile::TempDir) -> PathBuf {
     let copy = folder.path().join("scalpel-ebpf");
-    fs::copy(env!("CARGO_BIN_EXE_scalpel-ebpf"), &copy).unwrap();
+    // A file that we had open for writing may be busy in a child that another test forked meanwhile.
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_scalpel-ebpf"))
+        .arg(&copy)
+        .status();
+    assert!(copied.unwrap().success());
     for path in [folder.path(), &copy] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }

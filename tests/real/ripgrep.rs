@@ -26,7 +26,7 @@ fn a_search_finds_the_same_with_and_without_a_recording() -> Outcome {
     }
     let folder = TempDir::with_prefix("scalpel-ripgrep-")?;
     let program = folder.path().join("rg");
-    fs::copy(&built, &program)?;
+    scalpel_tests::fixture::copy_program(&built, &program)?;
     let program = program.to_string_lossy().into_owned();
     let place = workspace()
         .join("scalpel-common")

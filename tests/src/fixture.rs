@@ -129,7 +129,7 @@ impl Fixture {
     pub fn copy(&self) -> anyhow::Result<Copy> {
         let directory = TempDir::with_prefix("scalpel-test-")?;
         let path = directory.path().join(self.name);
-        fs::copy(self.build()?, &path)?;
+        copy_program(&self.build()?, &path)?;
         Ok(Copy { directory, path })
     }
 
@@ -234,7 +234,7 @@ impl Copy {
     /// Copies another fixture beside it.
     pub fn with(&self, other: &Fixture) -> anyhow::Result<PathBuf> {
         let path = self.directory().join(other.name);
-        fs::copy(other.build()?, &path)?;
+        copy_program(&other.build()?, &path)?;
         Ok(path)
     }
 }
@@ -284,5 +284,13 @@ fn succeed(mut command: Command) -> anyhow::Result<()> {
             String::from_utf8_lossy(&output.stderr)
         );
     }
+    Ok(())
+}
+
+/// Copies a program that will be executed: by a process of its own, for a file that we held open for writing could not
+/// be executed while a child that another thread forked meanwhile still has it open (ETXTBSY).
+pub fn copy_program(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let copied = Command::new("cp").arg(from).arg(to).status()?;
+    ensure!(copied.success(), "cp to {}: {copied}", to.display());
     Ok(())
 }

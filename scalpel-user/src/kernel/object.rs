@@ -42,7 +42,7 @@ mod tests {
             .programs
             .values()
             .filter(|program| !matches!(program.section, ProgramSection::UProbe { .. }))
-            .map(|program| program.function_key())
+            .map(aya_obj::Program::function_key)
             .collect();
         object
             .functions

@@ -125,7 +125,7 @@ mod tests {
             .spawn()
             .unwrap();
         let process = Process::open(Pid(child.id())).unwrap();
-        let mut cpu = TargetCpu::of(&[process.clone()], true);
+        let mut cpu = TargetCpu::of(std::slice::from_ref(&process), true);
         drop(child.stdin.take());
         while process.is_alive() {
             std::thread::sleep(std::time::Duration::from_millis(2));

@@ -185,7 +185,12 @@ mod tests {
     fn a_deleted_program_stays_readable_while_it_runs() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("sleeper program");
-        std::fs::copy("/bin/sleep", &program).unwrap();
+        // A file that we had open for writing may be busy in a child that another test forked meanwhile.
+        let copied = std::process::Command::new("cp")
+            .arg("/bin/sleep")
+            .arg(&program)
+            .status();
+        assert!(copied.unwrap().success());
         let mut child = std::process::Command::new(&program)
             .arg("100")
             .spawn()

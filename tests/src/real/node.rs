@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::child::Running;
-use crate::fixture::target_directory;
+use crate::fixture::{copy_program, target_directory};
 use crate::suite::Skip;
 
 /// The sum shows that it computed all of it.
@@ -42,7 +42,7 @@ impl Server {
     pub fn start() -> anyhow::Result<Self> {
         let folder = TempDir::with_prefix("scalpel-node-")?;
         let program = folder.path().join("node");
-        fs::copy(find()?, &program)?;
+        copy_program(&find()?, &program)?;
         let mut command = Command::new(&program);
         command.args(["-e", SERVER]).env_remove("NODE_OPTIONS");
         let mut running = Running::start(command)?;
