@@ -1,6 +1,5 @@
 //! ripgrep: a Rust program with symbols, from its first instruction to its last.
 
-use std::fs;
 use std::process::Command;
 
 use anyhow::ensure;
