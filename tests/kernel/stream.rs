@@ -144,7 +144,7 @@ pub(crate) fn calm(ended: &Ended, what: &str) -> Outcome {
 /// Runs the program as uid 65534, which owns `directory` from then on.
 pub(crate) fn as_nobody(directory: &Path, args: &[&str]) -> anyhow::Result<Ended> {
     let program = directory.join("scalpel-ebpf");
-    scalpel_tests::fixture::copy_program(&scalpel::program()?, &program)?;
+    scalpel_tests::fixture::copy_program(scalpel::program()?, &program)?;
     fs::set_permissions(directory, Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(directory)?.flatten() {
         std::os::unix::fs::chown(entry.path(), Some(65534), Some(65534))?;
