@@ -174,7 +174,7 @@ impl FunctionInfo {
 }
 
 /// All functions of a recording. Ids are dense from 1; strings of keys are interned.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FunctionTable {
     functions: Vec<Arc<FunctionInfo>>,
     keys: Rodeo,

@@ -98,11 +98,6 @@ impl Session {
         &self.functions
     }
 
-    /// Events heard so far.
-    pub const fn events(&self) -> u64 {
-        self.census.events
-    }
-
     /// No event comes any more: releases all, and tells which addresses have to be named before [`Session::finish`].
     pub fn settle(&mut self) -> Vec<(Pid, u64)> {
         let builder = &mut self.builder;

@@ -124,7 +124,8 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     moved
 }
 
-fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+/// `path` with `suffix` behind its last name.
+pub fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()

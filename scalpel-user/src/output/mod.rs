@@ -13,7 +13,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 
-pub use file::{FileError, give_to_caller, keep_old, open_private, write_private};
+pub use file::{FileError, give_to_caller, keep_old, open_private, suffixed, write_private};
 pub use folder::PrivateFolder;
 pub use owner::Owner;
 

@@ -112,10 +112,7 @@ impl Live {
     fn name_addresses(&mut self, output: &Output) {
         let addresses = self.session.settle();
         let bar = output.progress("naming", addresses.len() as u64);
-        let mut table = FunctionTable::new();
-        for (id, info) in self.session.functions().iter() {
-            table.define(id, (**info).clone());
-        }
+        let mut table = self.session.functions().clone();
         for of_one in addresses.chunk_by(|a, b| a.0 == b.0) {
             let Some(&(pid, _)) = of_one.first() else {
                 continue;

@@ -175,12 +175,10 @@ impl Live {
         for bound in probes.bounds {
             self.take(Input::Bound(bound));
         }
-        self.unread(&probes.unopened)?;
+        self.unread(&probes.unopened);
         self.conditional = probes.conditional;
+        self.attach_requests(&probes.requests, output)?;
         self.requests = probes.requests;
-        let requests = std::mem::take(&mut self.requests);
-        self.attach_requests(&requests, output)?;
-        self.requests = requests;
         Ok(())
     }
 
@@ -215,18 +213,17 @@ impl Live {
     }
 
     /// Says which files could not be looked at: what is in them is not probed, and may throw.
-    pub(super) fn unread(&mut self, files: &[(PathBuf, String)]) -> Result<()> {
+    pub(super) fn unread(&mut self, files: &[(PathBuf, String)]) {
         for (path, reason) in files {
             self.take(Input::Note(format!(
                 "{} could not be read and was not probed: {reason}",
                 path.display()
             )));
         }
-        Ok(())
     }
 
     /// Listens until a signal, the duration, the target's end or a full disk ends the recording.
-    pub(super) fn until_the_end(&mut self, subject: &Subject, stopper: &Stopper) -> Result<()> {
+    pub(super) fn until_the_end(&mut self, subject: &Subject, stopper: &Stopper) {
         while !stopper.should_stop() && self.log_failure.is_none() {
             match self.inputs.recv_timeout(TICK / 2) {
                 Ok(input) => self.receive(input),
@@ -240,7 +237,6 @@ impl Live {
                 }
             }
         }
-        Ok(())
     }
 
     fn tick(&mut self) {

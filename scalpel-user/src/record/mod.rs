@@ -88,7 +88,7 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
     let mut live = Live::start(plan, info, start, &subject, outputs)?;
     live.listen(start, output)?;
     for survey in &surveys {
-        live.unread(&survey.unread)?;
+        live.unread(&survey.unread);
     }
     live.attach(probes, output)?;
     if let Some(spawned) = &mut subject.spawned {
@@ -100,7 +100,7 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
         subject.command,
         subject.main_pid()
     ));
-    live.until_the_end(&subject, &stopper)?;
+    live.until_the_end(&subject, &stopper);
     let finished = live.finish(output, plan.outputs.max_loss)?;
     let child = wait_for_child(&mut subject, &stopper, output)?;
     finished.write_summary(&plan.outputs, child)?;

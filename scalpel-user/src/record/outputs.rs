@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::genome::Genome;
 use crate::log::{LogError, Writer};
-use crate::output::{FileError, give_to_caller, keep_old, open_private};
+use crate::output::{FileError, give_to_caller, keep_old, open_private, suffixed};
 use crate::plan;
 
 /// Where things go.
@@ -98,10 +98,4 @@ fn writable(path: &Path) -> Result<(), FileError> {
     let probe = suffixed(path, &format!(".{}.part", std::process::id()));
     drop(open_private(&probe)?);
     fs::remove_file(&probe).map_err(|error| FileError::new(path, error))
-}
-
-fn suffixed(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
