@@ -8,6 +8,7 @@ mod backend;
 )]
 mod step;
 
+pub mod decode;
 pub mod flow;
 mod maps;
 pub mod oracle;

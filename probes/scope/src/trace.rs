@@ -32,6 +32,13 @@ reasons! {
     12 WRONG_ORDER "wrong order" "The scope was dropped while one opened within it was still open."
     13 COUNT "count differs" "There are more or fewer steps than were counted while they ran."
     14 UPROBE "uprobe" "A probe's breakpoint hid an instruction whose successor cannot be checked."
+    20 OVERFLOW "overflow packet" "The processor dropped packets, because it made more than it could write."
+    21 BUFFER_FULL "buffer full" "The kernel or the recording tool dropped trace, because a buffer was full."
+    22 NO_CODE "code missing" "The bytes of an address that ran are not known: its file is missing, another one, or was never mapped in the recording."
+    23 NO_SYNC "no synchronisation point" "Trace before the first synchronisation point, or between an error and the next one, cannot be decoded."
+    24 OPEN_END "open end" "The recording begins or ends in the middle of the flow."
+    25 SAMPLED "sampled" "Branch records are samples: what ran between them is not known."
+    26 SIDEBAND "side band" "What tells which thread ran, or what was mapped where, is missing, or lost in part."
 }
 
 impl Reasons {
@@ -125,6 +132,10 @@ pub enum Tier {
     None,
     /// EFLAGS.TF and SIGTRAP in the process itself.
     SingleStep,
+    /// Intel Processor Trace.
+    IntelPt,
+    /// The last branch records of an AMD or Intel processor: a sampled survey.
+    Lbr,
 }
 
 impl Tier {
@@ -134,6 +145,8 @@ impl Tier {
         match self {
             Self::None => "none",
             Self::SingleStep => "single-step",
+            Self::IntelPt => "intel-pt",
+            Self::Lbr => "lbr",
         }
     }
 }

@@ -8,6 +8,7 @@ mod list;
 mod record;
 mod replay;
 mod report;
+mod scope;
 
 use std::fmt;
 
@@ -21,6 +22,7 @@ pub use list::{ListArgs, ListKind};
 pub use record::{AttachArg, ExitsArg, RecordArgs};
 pub use replay::ReplayArgs;
 pub use report::{ByArg, ReportArgs, SortArg, TreeArg};
+pub use scope::{DecodeArgs, ScopeArgs, ScopeCommand, SyntaxArg};
 
 /// Which functions of a running program ran, who called them, and what each cost.
 #[derive(Clone, Debug, Parser)]
@@ -140,6 +142,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Show a recorded stream call by call, as an indented timeline.
     Replay(ReplayArgs),
+    /// Show the exact instructions of a trace.
+    Scope(ScopeArgs),
     /// List functions, probe sites or processes.
     List(ListArgs),
     /// Tell what this kernel and CPU can do, what stands in the way, and what to do about it.
@@ -185,6 +189,7 @@ mod tests {
             "record",
             "report",
             "replay",
+            "scope",
             "list",
             "doctor",
             "completions",
@@ -192,6 +197,10 @@ mod tests {
         ] {
             text += &format!("\n=== {name} ===\n{}", render(Cli::command(), &[name]));
         }
+        text += &format!(
+            "\n=== scope decode ===\n{}",
+            render(Cli::command(), &["scope", "decode"])
+        );
         insta::assert_snapshot!("help", text);
     }
 

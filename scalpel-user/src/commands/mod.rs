@@ -7,6 +7,7 @@ mod record;
 mod recording;
 mod replay;
 mod report;
+mod scope;
 
 use crate::exit::Outcome;
 use crate::output::Output;
@@ -20,6 +21,7 @@ pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
         Plan::Completions(shell) => glue::completions(shell, output),
         Plan::Man(dir) => glue::man(&dir),
         Plan::Record(plan) => record::run(*plan, output),
+        Plan::Scope(plan) => scope::run(&plan, output),
         Plan::Report(plan) => report::run(&plan, output),
         Plan::Replay(plan) => replay::run(&plan, output),
     }

@@ -4,6 +4,7 @@
 //! out without looking at the command line again.
 
 mod record;
+mod scope;
 pub mod words;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use crate::cli::{
 use crate::event::{Pid, Tid};
 
 pub use record::{Attach, Choice, CommandLine, Exits, Measurement, Outputs, RecordPlan, Target};
+pub use scope::{DecodePlan, ScopePlan, TraceView};
 use words::Pattern;
 
 /// What will be done.
@@ -27,6 +29,8 @@ pub enum Plan {
     Report(ReportPlan),
     /// Show or rebuild a recorded stream.
     Replay(ReplayPlan),
+    /// Show the instructions of a trace.
+    Scope(ScopePlan),
     /// List.
     List(ListPlan),
     /// Examine this host, and a process.
@@ -170,6 +174,7 @@ pub fn plan(cli: Cli) -> Result<(Plan, Voice), PlanError> {
         Command::Record(args) => Plan::Record(Box::new(record::plan(*args)?)),
         Command::Report(args) => Plan::Report(report(args)?),
         Command::Replay(args) => Plan::Replay(replay(args)?),
+        Command::Scope(args) => Plan::Scope(scope::plan(args)?),
         Command::List(args) => Plan::List(list(args)?),
         Command::Doctor(args) => Plan::Doctor {
             pid: args.pid.map(Pid),
