@@ -8,3 +8,5 @@
 
 pub mod event;
 pub mod kernel;
+pub mod segment;
+pub mod wire;
