@@ -77,6 +77,21 @@ pub fn is_breakpoint(instruction: &Instruction) -> bool {
         || instruction.code() == Code::Int_imm8 && instruction.immediate8() == 3
 }
 
+/// A call, direct or not; the kernel is not called.
+#[must_use]
+pub fn is_call(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.flow_control(),
+        FlowControl::Call | FlowControl::IndirectCall
+    ) && !is_system_call(instruction)
+}
+
+/// A return, near or far.
+#[must_use]
+pub fn is_return(instruction: &Instruction) -> bool {
+    instruction.flow_control() == FlowControl::Return
+}
+
 /// A string instruction with a prefix that repeats it: one trap an iteration.
 #[must_use]
 pub fn is_repeated(instruction: &Instruction) -> bool {

@@ -12,6 +12,11 @@ pub mod decode;
 pub mod flow;
 mod maps;
 pub mod oracle;
+#[cfg_attr(
+    not(all(target_arch = "x86_64", target_os = "linux")),
+    expect(dead_code, reason = "what stops threads is not there")
+)]
+mod predict;
 mod probes;
 pub mod render;
 mod scope;

@@ -32,6 +32,8 @@ reasons! {
     12 WRONG_ORDER "wrong order" "The scope was dropped while one opened within it was still open."
     13 COUNT "count differs" "There are more or fewer steps than were counted while they ran."
     14 UPROBE "uprobe" "A probe's breakpoint hid an instruction whose successor cannot be checked."
+    15 CALL_OUT "call-out not verified" "A callee that ran at full speed did not come back behind its call, or not as it was to."
+    16 SYSTEM_CALL "system call not verified" "A system call did not come back behind its instruction."
     20 OVERFLOW "overflow packet" "The processor dropped packets, because it made more than it could write."
     21 BUFFER_FULL "buffer full" "The kernel or the recording tool dropped trace, because a buffer was full."
     22 NO_CODE "code missing" "The bytes of an address that ran are not known: its file is missing, another one, or was never mapped in the recording."
@@ -132,6 +134,8 @@ pub enum Tier {
     None,
     /// EFLAGS.TF and SIGTRAP in the process itself.
     SingleStep,
+    /// PTRACE_SINGLESTEP by another process.
+    Ptrace,
     /// Intel Processor Trace.
     IntelPt,
     /// The last branch records of an AMD or Intel processor: a sampled survey.
@@ -145,6 +149,7 @@ impl Tier {
         match self {
             Self::None => "none",
             Self::SingleStep => "single-step",
+            Self::Ptrace => "ptrace",
             Self::IntelPt => "intel-pt",
             Self::Lbr => "lbr",
         }
@@ -158,6 +163,8 @@ pub enum Link {
     Flow,
     /// The flow left the region, was stepped outside it, and came back here.
     Back,
+    /// The call before it was left at full speed, and came back here, behind itself.
+    Over,
     /// The scope's own code (a scope opened or closed within this one) ran untraced before it.
     Own,
 }
@@ -201,6 +208,12 @@ pub enum Fact {
     CodeNotRacing,
     /// Threads and processes that were started are not followed.
     ChildrenNotFollowed,
+    /// Callees that ran at full speed returned behind their calls: a breakpoint met them there, with the stack as it was.
+    CallOutsReturned,
+    /// The call that was traced returned to its caller.
+    Returned,
+    /// The call that was traced was left by an exception or a long jump.
+    Unwound,
 }
 
 impl Fact {
@@ -218,6 +231,11 @@ impl Fact {
             Self::UprobeSeen => "a uprobe was set in this code; its bytes are those of the file",
             Self::SignalHandlersExcluded => "signal handlers, if any ran, are not in the trace",
             Self::CodeNotRacing => "no other thread rewrote code between its reading and its run",
+            Self::CallOutsReturned => {
+                "callees that ran at full speed returned behind their calls, with the stack as it was"
+            }
+            Self::Returned => "the call returned to its caller",
+            Self::Unwound => "the call was left by an exception or a long jump",
             Self::ChildrenNotFollowed => "threads and processes started inside are not followed",
         }
     }

@@ -3,13 +3,21 @@
 use crate::flow::{self, Successors};
 use crate::trace::{Form, Link, Reasons, Step, Trace};
 
-/// What the bytes of one distinct instruction say; `None` where they say nothing.
-type Decoded = Option<(u64, Successors, bool)>;
+/// What the bytes of one distinct instruction say.
+#[derive(Clone, Copy)]
+struct Decoded {
+    addr: u64,
+    successors: Successors,
+    repeated: bool,
+    /// Where a call comes back to.
+    behind: Option<u64>,
+    returns: bool,
+}
 
 /// The reasons that the trace itself gives to doubt it.
 #[must_use]
 pub fn check(trace: &Trace) -> Reasons {
-    let decoded: Vec<Decoded> = trace.code.iter().map(explain).collect();
+    let decoded: Vec<Option<Decoded>> = trace.code.iter().map(explain).collect();
     let at = |step: &Step| {
         let index = usize::try_from(step.code).ok()?;
         decoded.get(index).copied().flatten()
@@ -21,15 +29,16 @@ pub fn check(trace: &Trace) -> Reasons {
             Some(code) => own(step, code),
         });
     }
+    let mut calls = Calls::default();
     for pair in trace.steps.windows(2) {
         if let [before, after] = pair
-            && let (Some((addr, ..)), Some(code)) = (at(after), at(before))
-            && !joined(trace.form, before, code, after, addr)
+            && let (Some(to), Some(from)) = (at(after), at(before))
+            && !joined(trace.form, (before, from), (after, to.addr), &mut calls)
         {
             reasons = reasons.with(Reasons::UNEXPLAINED);
         }
     }
-    let first = trace.steps.first().and_then(at).map(|(addr, ..)| addr);
+    let first = trace.steps.first().and_then(at).map(|code| code.addr);
     if first != trace.begin || trace.steps.last().map(|step| step.next) != trace.end {
         reasons = reasons.with(Reasons::UNEXPLAINED);
     }
@@ -40,37 +49,72 @@ pub fn check(trace: &Trace) -> Reasons {
     reasons
 }
 
-fn explain(code: &crate::trace::Code) -> Decoded {
+fn explain(code: &crate::trace::Code) -> Option<Decoded> {
     let instruction = flow::decode(code.addr, &code.bytes)?;
-    (instruction.len() == code.bytes.len()).then(|| {
-        let repeated = flow::is_repeated(&instruction);
-        (code.addr, flow::successors(&instruction), repeated)
+    (instruction.len() == code.bytes.len()).then(|| Decoded {
+        addr: code.addr,
+        successors: flow::successors(&instruction),
+        repeated: flow::is_repeated(&instruction),
+        behind: flow::is_call(&instruction).then(|| instruction.next_ip()),
+        returns: flow::is_return(&instruction),
     })
 }
 
 /// Whether one step is possible by itself.
-fn own(step: &Step, (addr, successors, repeated): (u64, Successors, bool)) -> Reasons {
-    let count = step.count == 1 || step.count > 1 && repeated;
-    let leaves = !repeated || step.next != addr;
-    if count && leaves && successors.allow(step.next) {
+fn own(step: &Step, code: Decoded) -> Reasons {
+    let count = step.count == 1 || step.count > 1 && code.repeated;
+    let leaves = !code.repeated || step.next != code.addr;
+    if count && leaves && code.successors.allow(step.next) {
         Reasons::NONE
     } else {
         Reasons::UNEXPLAINED
     }
 }
 
+/// Where calls that were followed come back to.
+#[derive(Default)]
+struct Calls(Vec<u64>);
+
+impl Calls {
+    fn follow(&mut self, step: &Step, code: Decoded) {
+        if let Some(behind) = code.behind {
+            self.0.push(behind);
+        } else if code.returns
+            && let Some(place) = self.0.iter().rposition(|behind| *behind == step.next)
+        {
+            self.0.truncate(place);
+        }
+    }
+
+    /// A callee that ran at full speed came back to `addr`: behind the call that led to it, or behind the one whose
+    /// callee jumped to it.
+    fn came_back(&mut self, code: Decoded, addr: u64) -> bool {
+        match code.behind {
+            Some(behind) => behind == addr,
+            None => {
+                let place = self.0.iter().rposition(|behind| *behind == addr);
+                self.0.truncate(place.unwrap_or(self.0.len()));
+                place.is_some()
+            }
+        }
+    }
+}
+
 fn joined(
     form: Form,
-    before: &Step,
-    (_, successors, _): (u64, Successors, bool),
-    after: &Step,
-    addr: u64,
+    (before, code): (&Step, Decoded),
+    (after, addr): (&Step, u64),
+    calls: &mut Calls,
 ) -> bool {
+    if after.link == Link::Over {
+        return calls.came_back(code, addr);
+    }
+    calls.follow(before, code);
     match after.link {
         Link::Flow => before.next == addr,
         Link::Back => matches!(form, Form::Region { .. }) && !form.shows(before.next),
         // The scope's own code is entered by a call, direct or not.
-        Link::Own => successors.fall.is_none(),
+        Link::Own | Link::Over => code.successors.fall.is_none(),
     }
 }
 

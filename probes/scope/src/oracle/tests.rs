@@ -96,3 +96,38 @@ fn bytes_that_are_no_instruction_are_a_reason() {
     (trace.begin, trace.end, trace.counted) = (None, Some(0x1001), 1);
     assert!(check(&trace).contains(Reasons::DECODE));
 }
+
+/// `call 0x2000` at 0x1000, whose callee was not followed, and the `ret` behind it.
+fn called_out(back: u64) -> Trace {
+    let mut trace = blank();
+    push(&mut trace, 0x1000, &[0xe8, 0xfb, 0x0f, 0, 0], 0x2000);
+    push(&mut trace, back, &[0xc3], 0x9000);
+    trace.steps[1].link = Link::Over;
+    trace.begin = Some(0x1000);
+    trace.end = Some(0x9000);
+    trace.counted = 2;
+    trace
+}
+
+#[test]
+fn a_callee_at_full_speed_comes_back_behind_its_call_and_nowhere_else() {
+    assert_eq!(check(&called_out(0x1005)), Reasons::NONE);
+    assert_eq!(check(&called_out(0x1006)), Reasons::UNEXPLAINED);
+    let mut flow = called_out(0x1005);
+    flow.steps[1].link = Link::Flow;
+    assert_eq!(check(&flow), Reasons::UNEXPLAINED);
+}
+
+#[test]
+fn what_a_callee_jumped_to_comes_back_behind_the_call() {
+    // call 0x2000; there `jmp rax` leads to what is not followed; it comes back to 0x1005.
+    let mut trace = called_out(0x1005);
+    let last = trace.steps.pop().unwrap();
+    push(&mut trace, 0x2000, &[0xff, 0xe0], 0x7000);
+    trace.steps.push(last);
+    trace.counted = 3;
+    assert_eq!(check(&trace), Reasons::NONE);
+    trace.steps[0].next = 0x2000;
+    trace.code[0].bytes = vec![0xe9, 0xfb, 0x0f, 0, 0];
+    assert_eq!(check(&trace), Reasons::UNEXPLAINED, "nothing was called");
+}

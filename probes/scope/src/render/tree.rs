@@ -1,6 +1,4 @@
 //! The folded call tree: who called whom, how often, and how many instructions each ran itself.
-use iced_x86::FlowControl;
-
 use super::head;
 use crate::flow;
 use crate::symbol::Resolver;
@@ -135,13 +133,11 @@ fn what(code: &crate::trace::Code) -> Move {
     let Some(instruction) = flow::decode(code.addr, &code.bytes) else {
         return Move::Stay;
     };
-    match instruction.flow_control() {
-        FlowControl::Return => Move::Return,
-        FlowControl::Call | FlowControl::IndirectCall if !flow::is_system_call(&instruction) => {
-            Move::Call {
-                behind: instruction.next_ip(),
-            }
-        }
+    match &instruction {
+        i if flow::is_return(i) => Move::Return,
+        i if flow::is_call(i) => Move::Call {
+            behind: i.next_ip(),
+        },
         _ => Move::Stay,
     }
 }

@@ -8,7 +8,6 @@ mod collect;
 mod doors;
 mod guard;
 mod memory;
-mod predict;
 mod registers;
 mod stop;
 mod sys;

@@ -1,6 +1,9 @@
 //! The registers of an interrupted thread, as the signal frame has them: what the handler reads and changes.
 use iced_x86::Register;
 
+use super::memory;
+use crate::predict::Machine;
+
 /// The trap flag's bit in EFLAGS.
 pub(super) const TRAP_FLAG: u64 = 0x100;
 
@@ -78,4 +81,26 @@ fn base(what: u64) -> Option<u64> {
     // SAFETY: the kernel writes one word into `base`.
     let got = unsafe { super::sys::call(158, [what, (&raw mut base) as u64, 0, 0, 0, 0]) };
     (got == 0).then_some(base)
+}
+
+impl Machine for Registers<'_> {
+    fn flags(&self) -> u64 {
+        Self::flags(self)
+    }
+
+    fn rcx(&self) -> u64 {
+        Self::rcx(self)
+    }
+
+    fn rsp(&self) -> u64 {
+        Self::rsp(self)
+    }
+
+    fn value(&self, register: Register) -> Option<u64> {
+        Self::value(self, register)
+    }
+
+    fn word(&self, addr: u64) -> Option<u64> {
+        memory::read_word(addr)
+    }
 }

@@ -3,11 +3,11 @@
 use iced_x86::{Instruction, Mnemonic, Register};
 
 use super::guard::{self, Verdict};
-use super::predict::{self, Next};
 use super::registers::{Registers, TRAP_FLAG};
 use super::thread::{Before, Entry, Kind, LONGEST, Thread, mark};
 use super::{doors, memory, sys};
 use crate::flow;
+use crate::predict::{self, Next};
 use crate::trace::Reasons;
 
 /// What glibc and librseq put before the abort address of a restartable sequence.

@@ -3,8 +3,8 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-use super::predict::Next;
 use crate::flow::Successors;
+use crate::predict::Next;
 use crate::trace::{Form, Reasons};
 
 /// The longest instruction.

@@ -1,14 +1,26 @@
-//! Where the thread goes next, foretold before the instruction runs: from its registers, and from memory through the
-//! kernel. Pure but for those reads.
-use iced_x86::{ConditionCode, FlowControl, Instruction, Mnemonic, OpKind};
+//! Where the thread goes next, foretold before the instruction runs: from its registers and memory, however a tier reads
+//! them. Pure but for those reads; the handler of the single-step tier runs it: no libc, no lock, no allocation.
+use iced_x86::{ConditionCode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::memory;
-use super::registers::Registers;
 use crate::flow;
+
+/// A stopped thread: what can be read of it.
+pub(crate) trait Machine {
+    /// The flags.
+    fn flags(&self) -> u64;
+    /// The counter of loops and string instructions.
+    fn rcx(&self) -> u64;
+    /// The stack pointer.
+    fn rsp(&self) -> u64;
+    /// The value of a general register (any width) or of a segment's base.
+    fn value(&self, register: Register) -> Option<u64>;
+    /// A word of its memory, if all of it is there.
+    fn word(&self, addr: u64) -> Option<u64>;
+}
 
 /// What was foretold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// This address.
     At(u64),
     /// One of these: a string instruction that ends when it finds something.
@@ -19,7 +31,7 @@ pub(super) enum Next {
 
 impl Next {
     /// Whether `addr` keeps the promise; an unknown one is no promise.
-    pub(super) fn allows(self, addr: u64) -> bool {
+    pub(crate) fn allows(self, addr: u64) -> bool {
         match self {
             Self::At(next) => next == addr,
             Self::Either(one, other) => one == addr || other == addr,
@@ -29,24 +41,24 @@ impl Next {
 }
 
 /// Foretells the successor of `instruction`, which is about to run with these registers.
-pub(super) fn next(instruction: &Instruction, registers: &Registers<'_>) -> Next {
+pub(crate) fn next(instruction: &Instruction, machine: &impl Machine) -> Next {
     let known = flow::successors(instruction);
     if flow::is_repeated(instruction) {
-        return repeated(instruction, registers);
+        return repeated(instruction, machine);
     }
     let at = |address: Option<u64>| address.map_or(Next::Unknown, Next::At);
     match instruction.flow_control() {
         _ if known.fall.is_some() && known.target.is_none() => at(known.fall),
-        FlowControl::ConditionalBranch => match taken(instruction, registers) {
+        FlowControl::ConditionalBranch => match taken(instruction, machine) {
             Some(true) => at(known.target),
             Some(false) => at(known.fall),
             None => Next::Unknown,
         },
         FlowControl::Return if instruction.mnemonic() == Mnemonic::Ret => {
-            at(memory::read_word(registers.rsp()))
+            at(machine.word(machine.rsp()))
         }
         FlowControl::IndirectBranch | FlowControl::IndirectCall => {
-            at(operand(instruction, registers))
+            at(operand(instruction, machine))
         }
         FlowControl::UnconditionalBranch | FlowControl::Call => at(known.target),
         FlowControl::XbeginXabortXend => match (known.fall, known.target) {
@@ -58,8 +70,8 @@ pub(super) fn next(instruction: &Instruction, registers: &Registers<'_>) -> Next
 }
 
 /// A string instruction runs once a trap: again, or on.
-fn repeated(instruction: &Instruction, registers: &Registers<'_>) -> Next {
-    let left = counter(instruction, registers);
+fn repeated(instruction: &Instruction, machine: &impl Machine) -> Next {
+    let left = counter(instruction, machine);
     let compares = matches!(
         instruction.mnemonic(),
         Mnemonic::Cmpsb
@@ -79,21 +91,21 @@ fn repeated(instruction: &Instruction, registers: &Registers<'_>) -> Next {
 }
 
 /// rcx, or ecx under a 32-bit address size.
-fn counter(instruction: &Instruction, registers: &Registers<'_>) -> u64 {
+fn counter(instruction: &Instruction, machine: &impl Machine) -> u64 {
     let narrow = (0..instruction.op_count()).any(|operand| {
         matches!(
             instruction.op_kind(operand),
             OpKind::MemorySegESI | OpKind::MemoryESEDI | OpKind::MemorySegEDI
         )
     });
-    let rcx = registers.rcx();
+    let rcx = machine.rcx();
     if narrow { rcx & 0xffff_ffff } else { rcx }
 }
 
-fn taken(instruction: &Instruction, registers: &Registers<'_>) -> Option<bool> {
-    let rcx = registers.rcx();
+fn taken(instruction: &Instruction, machine: &impl Machine) -> Option<bool> {
+    let rcx = machine.rcx();
     let ecx = rcx & 0xffff_ffff;
-    let zero = registers.flags() & 0x40 != 0;
+    let zero = machine.flags() & 0x40 != 0;
     // LOOP counts down first; the width of its counter is the address size.
     let goes_on = if instruction.code().is_loopcc() || instruction.code().is_loop() {
         Some(match loop_width(instruction)? {
@@ -109,7 +121,7 @@ fn taken(instruction: &Instruction, registers: &Registers<'_>) -> Option<bool> {
         Mnemonic::Loopne => Some(goes_on? && !zero),
         Mnemonic::Jrcxz => Some(rcx == 0),
         Mnemonic::Jecxz => Some(ecx == 0),
-        _ => condition(instruction.condition_code(), registers.flags()),
+        _ => condition(instruction.condition_code(), machine.flags()),
     }
 }
 
@@ -149,15 +161,14 @@ fn condition(condition: ConditionCode, flags: u64) -> Option<bool> {
 }
 
 /// The address that an indirect jump or call takes from a register or memory.
-fn operand(instruction: &Instruction, registers: &Registers<'_>) -> Option<u64> {
+fn operand(instruction: &Instruction, machine: &impl Machine) -> Option<u64> {
     match instruction.op0_kind() {
         OpKind::Register if instruction.op0_register().size() == 8 => {
-            registers.value(instruction.op0_register())
+            machine.value(instruction.op0_register())
         }
         OpKind::Memory if instruction.memory_size().size() == 8 => {
-            let at =
-                instruction.virtual_address(0, 0, |register, _, _| registers.value(register))?;
-            memory::read_word(at)
+            let at = instruction.virtual_address(0, 0, |register, _, _| machine.value(register))?;
+            machine.word(at)
         }
         _ => None,
     }
