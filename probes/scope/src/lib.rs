@@ -10,6 +10,7 @@ mod step;
 
 pub mod decode;
 pub mod flow;
+pub mod handles;
 mod maps;
 pub mod oracle;
 #[cfg_attr(
@@ -20,11 +21,13 @@ mod predict;
 mod probes;
 pub mod render;
 mod scope;
+mod site;
 pub mod symbol;
 pub mod trace;
 
 pub use backend::HwBackend;
 pub use scope::{
-    Budget, Code, Emit, HwTrace, MOST_TRAPS, Options, ScopeError, ScopedTrace, Site, Totals,
+    Budget, Code, Emit, Ending, HwTrace, MOST_TRAPS, Options, ScopeError, ScopedTrace,
 };
+pub use site::{Site, Totals};
 pub use trace::{Reasons, Status, Trace};

@@ -1,24 +1,22 @@
-//! The surface: a scope is opened, the body runs, the scope is closed, and its trace is shown. Call sites have slots with
-//! their totals; what cannot be recorded is skipped with its reason.
-use std::collections::HashMap;
+//! The surface: a scope is opened, the body runs, the scope is closed, and its trace is shown. What cannot be recorded is
+//! skipped with its reason.
+use std::borrow::Cow;
 use std::io::Write;
 use std::marker::PhantomData;
-use std::panic::Location;
-use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::backend::HwBackend;
 use crate::render;
+use crate::site::{Site, Totals};
 use crate::step;
 use crate::symbol::{ProcessSymbols, Resolver};
-use crate::trace::{Form, Trace};
+use crate::trace::{Form, Reasons, Trace};
 
 /// The most traps of one scope.
 pub const MOST_TRAPS: u64 = 100_000;
-/// Traps that one call site may take in all its passes.
-const SITE_TRAPS: u64 = 10 * MOST_TRAPS;
-/// Time that one call site may be traced in all its passes.
-const SITE_TIME: Duration = Duration::from_secs(10);
+/// Why nothing is recorded where scopes are turned off.
+pub(crate) const OFF: &str = "SCALPEL_SCOPE=off";
 
 /// What a scope may cost; behind it the body runs on natively and the trace is truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +65,15 @@ pub struct Code {
 }
 
 impl Code {
+    /// The form of a scope that shows this range.
+    #[must_use]
+    pub fn region(&self) -> Form {
+        Form::Region {
+            start: self.start,
+            end: self.end,
+        }
+    }
+
     /// The `len` bytes at `start`.
     #[must_use]
     pub fn range(start: usize, len: usize) -> Self {
@@ -100,30 +107,10 @@ pub enum ScopeError {
     /// It was opened on another thread.
     #[error("the scope belongs to another thread: close it there")]
     OtherThread,
+    /// No scope ever had this number.
+    #[error("no scope has this handle: pass the one that opening returned")]
+    NoSuchScope,
 }
-
-/// The place in the source that opened a scope.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Site(&'static Location<'static>);
-
-impl std::fmt::Display for Site {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}:{}", self.0.file(), self.0.line(), self.0.column())
-    }
-}
-
-/// What all passes of a site took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Scopes that were opened, skipped ones with them.
-    pub passes: u64,
-    /// Traps.
-    pub traps: u64,
-    /// Time between open and close of those that recorded.
-    pub time: Duration,
-}
-
-static SITES: LazyLock<Mutex<HashMap<Site, Totals>>> = LazyLock::new(Mutex::default);
 
 /// Opens scopes.
 #[derive(Clone, Copy, Debug)]
@@ -148,11 +135,7 @@ impl HwTrace {
     #[must_use]
     pub fn scope_with(code: &Code, options: Options) -> ScopedTrace {
         step::pause();
-        let form = Form::Region {
-            start: code.start,
-            end: code.end,
-        };
-        let scope = ScopedTrace::open(form, options, Site(Location::caller()));
+        let scope = ScopedTrace::open(code.region(), options, Site::here());
         step::resume();
         scope
     }
@@ -163,7 +146,7 @@ impl HwTrace {
     #[must_use]
     pub fn window(options: Options) -> ScopedTrace {
         step::pause();
-        let scope = ScopedTrace::open(Form::Window, options, Site(Location::caller()));
+        let scope = ScopedTrace::open(Form::Window, options, Site::here());
         step::resume();
         scope
     }
@@ -177,60 +160,31 @@ impl HwTrace {
     #[expect(unsafe_code, reason = "the call itself is what is asked for")]
     pub unsafe fn call(function: usize, args: [u64; 6], options: Options) -> (u64, Trace) {
         step::pause();
-        let mut scope = ScopedTrace::open(Form::Call, options, Site(Location::caller()));
+        let open = Open::new(Form::Call, options, Site::here());
         // SAFETY: the caller's promise.
-        let result = unsafe {
-            match &scope.handle {
-                Some(handle) => handle.call(function, &args),
-                None => step::untraced(function, &args),
-            }
-        };
-        let form = scope.form;
-        let trace = scope.finish(false);
+        let result = unsafe { open.call(function, &args) };
         step::resume();
-        (
-            result,
-            trace.unwrap_or_else(|error| Trace::skipped(form, error.to_string())),
-        )
+        result
     }
 
     /// What all passes of the call site of this trace's scope took.
     #[must_use]
     pub fn totals(site: Site) -> Totals {
-        let sites = SITES.lock().unwrap_or_else(PoisonError::into_inner);
-        sites.get(&site).copied().unwrap_or_default()
+        site.totals()
     }
 }
 
 /// An open scope: it is closed by [`Self::close`], or when it is dropped. It belongs to the thread that opened it.
 #[derive(Debug)]
 pub struct ScopedTrace {
-    handle: Option<step::Handle>,
-    form: Form,
-    emit: Emit,
-    site: Site,
-    opened: Instant,
-    skipped: Option<String>,
-    closed: bool,
+    open: Open,
     thread: PhantomData<*const ()>,
 }
 
 impl ScopedTrace {
     fn open(form: Form, options: Options, site: Site) -> Self {
-        let admitted = admit(options, site);
-        let opened = admitted.and_then(|()| step::open(form, options.budget.capped()));
-        let (handle, skipped) = match opened {
-            Ok(handle) => (Some(handle), None),
-            Err(why) => (None, Some(why)),
-        };
         Self {
-            handle,
-            form,
-            emit: options.emit,
-            site,
-            opened: Instant::now(),
-            skipped,
-            closed: false,
+            open: Open::new(form, options, site),
             thread: PhantomData,
         }
     }
@@ -238,13 +192,13 @@ impl ScopedTrace {
     /// Why nothing is recorded, if so.
     #[must_use]
     pub fn skip_reason(&self) -> Option<&str> {
-        self.skipped.as_deref()
+        self.open.skipped.as_deref()
     }
 
     /// Where it was opened.
     #[must_use]
     pub fn site(&self) -> Site {
-        self.site
+        self.open.site
     }
 
     /// Ends the scope and returns its trace. After [`ScopeError::WrongOrder`] it can be closed again.
@@ -254,27 +208,9 @@ impl ScopedTrace {
     #[inline(always)]
     pub fn close(&mut self) -> Result<Trace, ScopeError> {
         step::pause();
-        let trace = self.finish(false);
+        let trace = self.open.finish(Ending::Close);
         step::resume();
         trace
-    }
-
-    fn finish(&mut self, dropped: bool) -> Result<Trace, ScopeError> {
-        if self.closed {
-            return Err(ScopeError::AlreadyClosed);
-        }
-        let trace = match (&self.handle, &self.skipped) {
-            (Some(handle), _) => handle.close(dropped)?,
-            (None, why) => Trace::skipped(self.form, why.clone().unwrap_or_default()),
-        };
-        self.closed = true;
-        if self.handle.is_some() {
-            charge(self.site, trace.traps, self.opened.elapsed());
-        }
-        if self.emit == Emit::Stdout {
-            print(self.site, &trace);
-        }
-        Ok(trace)
     }
 }
 
@@ -282,11 +218,96 @@ impl Drop for ScopedTrace {
     #[inline(always)]
     fn drop(&mut self) {
         step::pause();
-        if !self.closed {
+        if !self.open.closed {
             // A destructor cannot raise: what is wrong is a reason in the trace that is printed.
-            drop(self.finish(true));
+            drop(self.open.finish(Ending::Abandon));
         }
         step::resume();
+    }
+}
+
+/// How a scope is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By whoever can be told that it is not possible.
+    Close,
+    /// By a destructor, which cannot raise: what is wrong becomes a reason.
+    Abandon,
+    /// As [`Self::Abandon`], because the code inside is suspended (an `await`) and other code runs on the thread.
+    Suspend,
+}
+
+/// A scope between open and close, on whatever thread it is looked at. The thread is paused while it is used.
+#[derive(Debug)]
+pub(crate) struct Open {
+    handle: Option<step::Handle>,
+    form: Form,
+    emit: Emit,
+    site: Site,
+    opened: Option<Instant>,
+    skipped: Option<Cow<'static, str>>,
+    closed: bool,
+}
+
+impl Open {
+    pub(crate) fn new(form: Form, options: Options, site: Site) -> Self {
+        let admitted = admit(options, site);
+        let opened = admitted.and_then(|()| Ok(step::open(form, options.budget.capped())?));
+        let (handle, skipped) = match opened {
+            Ok(handle) => (Some(handle), None),
+            Err(why) => (None, Some(why)),
+        };
+        Self {
+            opened: handle.is_some().then(Instant::now),
+            handle,
+            form,
+            emit: options.emit,
+            site,
+            skipped,
+            closed: false,
+        }
+    }
+
+    pub(crate) fn finish(&mut self, ending: Ending) -> Result<Trace, ScopeError> {
+        if self.closed {
+            return Err(ScopeError::AlreadyClosed);
+        }
+        let mut trace = match (&self.handle, &self.skipped) {
+            (Some(handle), _) => handle.close(ending != Ending::Close)?,
+            (None, why) => Trace::skipped(self.form, why.clone().unwrap_or_default().into()),
+        };
+        self.closed = true;
+        if let Some(opened) = self.opened {
+            self.site.charge(trace.traps, opened.elapsed());
+            if ending == Ending::Suspend {
+                trace.reasons = trace.reasons.with(Reasons::SUSPENDED);
+            }
+        }
+        if self.emit == Emit::Stdout {
+            print(self.site, &trace);
+        }
+        Ok(trace)
+    }
+
+    /// Calls a C function in this scope and ends it.
+    ///
+    /// # Safety
+    /// As for [`HwTrace::call`].
+    #[expect(unsafe_code, reason = "the call itself is what is asked for")]
+    pub(crate) unsafe fn call(mut self, function: usize, args: &[u64; 6]) -> (u64, Trace) {
+        // SAFETY: the caller's promise.
+        let result = unsafe {
+            match &self.handle {
+                Some(handle) => handle.call(function, args),
+                None => step::untraced(function, args),
+            }
+        };
+        let trace = self.finish(Ending::Abandon);
+        let form = self.form;
+        (
+            result,
+            trace.unwrap_or_else(|error| Trace::skipped(form, error.to_string())),
+        )
     }
 }
 
@@ -299,27 +320,19 @@ impl Budget {
     }
 }
 
-/// Counts the pass, and says why the site may not record.
-fn admit(options: Options, site: Site) -> Result<(), String> {
+/// Whether scopes are turned off by the environment, as it was when the first one was opened.
+pub(crate) fn off() -> bool {
     static OFF: OnceLock<bool> = OnceLock::new();
-    if *OFF.get_or_init(|| std::env::var_os("SCALPEL_SCOPE").is_some_and(|value| value == "off")) {
-        return Err("SCALPEL_SCOPE=off".to_owned());
-    }
-    options.backend.gate()?;
-    let mut sites = SITES.lock().unwrap_or_else(PoisonError::into_inner);
-    let totals = sites.entry(site).or_default();
-    totals.passes += 1;
-    if totals.traps >= SITE_TRAPS || totals.time >= SITE_TIME {
-        return Err(format!("budget spent: {site} took {} traps", totals.traps));
-    }
-    Ok(())
+    *OFF.get_or_init(|| std::env::var_os("SCALPEL_SCOPE").is_some_and(|value| value == "off"))
 }
 
-fn charge(site: Site, traps: u64, time: Duration) {
-    let mut sites = SITES.lock().unwrap_or_else(PoisonError::into_inner);
-    let totals = sites.entry(site).or_default();
-    totals.traps += traps;
-    totals.time += time;
+/// Counts the pass, and says why it may not record.
+fn admit(options: Options, site: Site) -> Result<(), Cow<'static, str>> {
+    if off() {
+        return Err(OFF.into());
+    }
+    site.pass()?;
+    Ok(options.backend.gate()?)
 }
 
 fn print(site: Site, trace: &Trace) {

@@ -16,6 +16,7 @@ macro_rules! reasons {
     };
 }
 
+// They are in the C header too: `SCALPEL_BLESS=1 cargo test -p scalpel-scope-c --test header` writes it anew.
 reasons! {
     0 THREAD_HOP "thread hop" "The scope was closed on another thread than it was opened on."
     1 RING_FULL "ring full" "The preallocated log had no room left."
@@ -41,6 +42,7 @@ reasons! {
     24 OPEN_END "open end" "The recording begins or ends in the middle of the flow."
     25 SAMPLED "sampled" "Branch records are samples: what ran between them is not known."
     26 SIDEBAND "side band" "What tells which thread ran, or what was mapped where, is missing, or lost in part."
+    30 SUSPENDED "async suspend" "The code inside was suspended (an await); what the thread ran from there on is not its own."
 }
 
 impl Reasons {
@@ -51,6 +53,17 @@ impl Reasons {
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// One bit a reason: numbers are appended, never reused.
+    #[must_use]
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Every reason there is: its set, its word, its sentence.
+    pub fn all() -> impl Iterator<Item = (Self, &'static str, &'static str)> {
+        Self::WORDS.iter().copied()
     }
 
     /// Whether all of `other` are in the set.

@@ -62,6 +62,9 @@ const UNSAFE: &[&str] = &[
     // A call by address, which the surface offers as unsafe.
     "probes/scope/src/scope.rs",
     "probes/scope/src/elsewhere.rs",
+    "probes/scope/src/handles.rs",
+    // The border to C.
+    "probes/c/",
     "probes/scope/tests/",
     "probes/scope/examples/",
 ];

@@ -42,6 +42,9 @@ pub(crate) struct Handle {
     thread: *mut Thread,
 }
 
+// SAFETY: on another thread than its own it reads `tid` and an atomic field of a state that is never freed.
+unsafe impl Send for Handle {}
+
 /// The traced thread may not be armed while the scope's own code runs: that code is not part of any trace.
 #[inline(always)]
 pub(crate) fn pause() {
@@ -61,10 +64,10 @@ pub(crate) fn resume() {
 pub(crate) fn open(form: Form, budget: Budget) -> Result<Handle, String> {
     let tid = sys::gettid();
     let thread = match thread::find(tid) {
-        Some(thread) => thread,
-        None => enter(tid)?,
+        Some(thread) if !deserted(tid, thread) => thread,
+        _ => enter(tid)?,
     };
-    // SAFETY: the state of this very thread, which is not armed: nobody else reaches it.
+    // SAFETY: the state of this very thread, which is not armed: nobody else reaches it but for its atomic fields.
     let state = unsafe { &mut *thread };
     settle(state);
     let Some(place) = state.frames.iter().position(Option::is_none) else {
@@ -155,14 +158,44 @@ impl Handle {
             return Err(ScopeError::OtherThread);
         }
         if thread::find(self.tid) == Some(self.thread) {
-            // SAFETY: states are never freed; the field is atomic.
-            unsafe { (*self.thread).hop.store(true, Ordering::Release) };
+            // SAFETY: states are never freed; the fields are atomic.
+            let (gone, hop) = unsafe { (&(*self.thread).gone, &(*self.thread).hop) };
+            let free = |place: &&AtomicU64| {
+                let (set, load) = (Ordering::Release, Ordering::Relaxed);
+                place.compare_exchange(0, self.id, set, load).is_ok()
+            };
+            let noted = gone.iter().find(free);
+            // As many places as scopes that a thread can have open: there is one.
+            debug_assert!(noted.is_some(), "a scope is closed once");
+            hop.store(true, Ordering::Release);
         }
         let mut trace = Trace::skipped(Form::Window, String::new());
         trace.skip_reason = None;
         trace.reasons = Reasons::THREAD_HOP;
         Ok(trace)
     }
+}
+
+/// Forgets the scopes of this thread that were closed on others. Whether none is left: its state is given back then, so
+/// that the next scope records again.
+fn deserted(tid: u32, thread: *mut Thread) -> bool {
+    // SAFETY: the state of this very thread, which is not armed: nobody else reaches it but for its atomic fields.
+    let state = unsafe { &mut *thread };
+    if !state.hop.load(Ordering::Acquire) {
+        return false;
+    }
+    for gone in &state.gone {
+        let id = gone.swap(0, Ordering::AcqRel);
+        let frame = state.frames.iter_mut();
+        for place in frame.filter(|place| place.is_some_and(|frame| frame.id == id)) {
+            *place = None;
+        }
+    }
+    let none = state.frames.iter().all(Option::is_none);
+    if none {
+        leave(tid, thread);
+    }
+    none
 }
 
 /// Whether the thread can record; where it puts the address that its first stop must have.
@@ -266,6 +299,7 @@ fn blank() -> Thread {
         deadline_ns: 0,
         wish: false,
         hop: AtomicBool::new(false),
+        gone: [const { AtomicU64::new(0) }; DEEPEST],
         log: null_mut(),
         len: 0,
         room: LOG_ROOM,

@@ -1,7 +1,7 @@
 //! What the handler knows of one thread: its log, and where it stands. Made before the thread is armed, never freed, and
 //! found by thread id without a lock.
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::flow::Successors;
 use crate::predict::Next;
@@ -101,6 +101,8 @@ pub(super) struct Thread {
     pub(super) wish: bool,
     /// Closed on another thread: stop at the next trap.
     pub(super) hop: AtomicBool,
+    /// Which scopes were; 0 = a free place.
+    pub(super) gone: [AtomicU64; DEEPEST],
     pub(super) log: *mut Entry,
     pub(super) len: usize,
     pub(super) room: usize,

@@ -74,6 +74,8 @@ shapes! {
         sixteen_scopes_nest_and_the_seventeenth_is_skipped,
         a_wrong_order_is_an_error_and_a_reason,
         a_double_close_is_an_error,
+        handles_are_never_used_twice,
+        a_thread_records_again_after_its_scopes_were_closed_elsewhere,
         a_region_shows_its_instructions_only,
         a_window_sees_what_the_thread_runs,
         an_inner_scope_leaves_the_outer_one_complete,

@@ -1,9 +1,10 @@
 //! What the surface promises: nesting, order, forms, tiers, and nothing before the first open.
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use scalpel_scope::handles::{self, Handle, Pause};
 use scalpel_scope::render::{self, Syntax};
 use scalpel_scope::symbol::ProcessSymbols;
-use scalpel_scope::{Emit, HwBackend, HwTrace, Options, Reasons, ScopeError};
+use scalpel_scope::{Emit, Ending, HwBackend, HwTrace, Options, Reasons, ScopeError, Site};
 
 use crate::code::{Routine, quiet};
 
@@ -50,6 +51,47 @@ pub(crate) fn a_double_close_is_an_error() {
     let mut scope = HwTrace::window(quiet());
     scope.close().unwrap();
     assert_eq!(scope.close().unwrap_err(), ScopeError::AlreadyClosed);
+}
+
+pub(crate) fn handles_are_never_used_twice() {
+    let (routine, site) = (three(), Site::at("here", 1, 0));
+    let pause = Pause::begin();
+    let form = routine.code().region();
+    let first = handles::open(&pause, form, quiet(), site);
+    assert!(handles::close(&pause, first, Ending::Close).is_ok());
+    let second = handles::open(&pause, form, quiet(), site);
+    assert_ne!(first, second);
+    let stale = handles::close(&pause, first, Ending::Abandon);
+    assert_eq!(stale.unwrap_err(), ScopeError::AlreadyClosed);
+    for number in [0, 7, second.number() + 1, second.number() + 1024, u64::MAX] {
+        let none = handles::close(&pause, Handle::of(number), Ending::Abandon);
+        let wrong = none.unwrap_err();
+        assert!(wrong == ScopeError::NoSuchScope || wrong == ScopeError::AlreadyClosed);
+    }
+    drop(pause);
+    routine.run([0; 6]);
+    let pause = Pause::begin();
+    let trace = handles::close(&pause, second, Ending::Suspend).unwrap();
+    assert_eq!(trace.reasons, Reasons::SUSPENDED);
+    assert_eq!(routine.offsets(&trace), [0, 1, 3]);
+}
+
+pub(crate) fn a_thread_records_again_after_its_scopes_were_closed_elsewhere() {
+    let routine = three();
+    for _ in 0..40 {
+        let pause = Pause::begin();
+        let handle = handles::open(&pause, routine.code().region(), quiet(), Site::here());
+        drop(pause);
+        let elsewhere = move || {
+            let pause = Pause::begin();
+            let refused = handles::close(&pause, handle, Ending::Close);
+            assert_eq!(refused.unwrap_err(), ScopeError::OtherThread);
+            handles::close(&pause, handle, Ending::Abandon).unwrap()
+        };
+        let trace = std::thread::spawn(elsewhere).join().unwrap();
+        assert!(trace.reasons.contains(Reasons::THREAD_HOP));
+        routine.expect([0; 6], Some(0), &[0, 1, 3]);
+    }
 }
 
 pub(crate) fn a_region_shows_its_instructions_only() {
