@@ -33,7 +33,7 @@
 #define SCALPEL_REASON_TRAP_FLAG_LOST (1u << 3)
 // A restartable sequence was aborted by the step; the rest ran natively, so that it can commit.
 #define SCALPEL_REASON_RESTARTABLE_SEQUENCE (1u << 4)
-// A thread or process was to be made or replaced; the rest ran natively.
+// A thread or process was made or replaced where that cannot be stepped over.
 #define SCALPEL_REASON_FORK_OR_EXEC (1u << 5)
 // The scope was opened in a signal handler that returned within it.
 #define SCALPEL_REASON_RETURN_FROM_A_SIGNAL_HANDLER (1u << 6)
@@ -45,7 +45,7 @@
 #define SCALPEL_REASON_UNEXPLAINED_SUCCESSOR (1u << 9)
 // An instruction that must be guarded stood where no trap comes; the rest ran natively.
 #define SCALPEL_REASON_HIDDEN_INSTRUCTION (1u << 10)
-// A system call that changes signals could not be emulated; the rest ran natively.
+// A system call that changes signals, or forbids system calls, could not be emulated; the rest ran natively.
 #define SCALPEL_REASON_UNGUARDED_SYSTEM_CALL (1u << 11)
 // The scope was dropped while one opened within it was still open.
 #define SCALPEL_REASON_WRONG_ORDER (1u << 12)

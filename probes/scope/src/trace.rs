@@ -23,13 +23,13 @@ reasons! {
     2 BUDGET "budget" "The budget of traps or time was spent; the rest ran natively."
     3 TF_LOST "trap flag lost" "The trap flag was off at the close, so that the end is missing."
     4 RSEQ "restartable sequence" "A restartable sequence was aborted by the step; the rest ran natively, so that it can commit."
-    5 FORK "fork or exec" "A thread or process was to be made or replaced; the rest ran natively."
+    5 FORK "fork or exec" "A thread or process was made or replaced where that cannot be stepped over."
     6 SIGNAL_RETURN "return from a signal handler" "The scope was opened in a signal handler that returned within it."
     7 DECODE "decode error" "Bytes that ran could not be read or decoded."
     8 CODE_CHANGED "code changed" "Code bytes were replaced between their run and their reading."
     9 UNEXPLAINED "unexplained successor" "An instruction was followed by one that it cannot lead to."
     10 SHADOW "hidden instruction" "An instruction that must be guarded stood where no trap comes; the rest ran natively."
-    11 UNGUARDED "unguarded system call" "A system call that changes signals could not be emulated; the rest ran natively."
+    11 UNGUARDED "unguarded system call" "A system call that changes signals, or forbids system calls, could not be emulated; the rest ran natively."
     12 WRONG_ORDER "wrong order" "The scope was dropped while one opened within it was still open."
     13 COUNT "count differs" "There are more or fewer steps than were counted while they ran."
     14 UPROBE "uprobe" "A probe's breakpoint hid an instruction whose successor cannot be checked."
@@ -217,6 +217,8 @@ pub enum Fact {
     UprobeSeen,
     /// Signal handlers, if any ran, are not in the trace.
     SignalHandlersExcluded,
+    /// A signal was pending at a stop: its handler, if it has one, ran and is not in the trace.
+    SignalPending,
     /// No other thread rewrote code between its reading and its run.
     CodeNotRacing,
     /// Threads and processes that were started are not followed.
@@ -243,6 +245,7 @@ impl Fact {
             Self::TrapFlagVisible => "the traced code could see the trap flag",
             Self::UprobeSeen => "a uprobe was set in this code; its bytes are those of the file",
             Self::SignalHandlersExcluded => "signal handlers, if any ran, are not in the trace",
+            Self::SignalPending => "a signal came: its handler ran, and is not in the trace",
             Self::CodeNotRacing => "no other thread rewrote code between its reading and its run",
             Self::CallOutsReturned => {
                 "callees that ran at full speed returned behind their calls, with the stack as it was"
@@ -252,6 +255,15 @@ impl Fact {
             Self::ChildrenNotFollowed => "threads and processes started inside are not followed",
         }
     }
+}
+
+/// A thread or process that was started within a scope: it runs free, and is not followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Child {
+    /// Its thread or process id, as the parent got it.
+    pub tid: u32,
+    /// A thread of this process; else a process.
+    pub thread: bool,
 }
 
 /// The trace of one pass of a scope.
@@ -275,6 +287,10 @@ pub struct Trace {
     pub counted: u64,
     /// How many traps the scope took, those outside a region with them.
     pub traps: u64,
+    /// Threads and processes that were started within.
+    pub started: u64,
+    /// The first 64 of them.
+    pub not_followed: Vec<Child>,
     /// What may be missing.
     pub reasons: Reasons,
     /// What was checked.
@@ -296,6 +312,8 @@ impl Trace {
             code: Vec::new(),
             counted: 0,
             traps: 0,
+            started: 0,
+            not_followed: Vec::new(),
             reasons: Reasons::NONE,
             verified: Vec::new(),
             assumed: Vec::new(),

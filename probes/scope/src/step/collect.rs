@@ -1,15 +1,14 @@
 //! A thread's log -> the trace of one scope: filtered by its form, each distinct instruction once, checked by the oracle.
 use std::collections::HashMap;
 
-use super::thread::{Entry, Frame, LONGEST, Thread, mark};
-use crate::trace::{Code, Fact, Form, Link, Reasons, Step, Tier, Trace};
+use super::thread::{Entry, Frame, LISTED, LONGEST, Thread, mark};
+use crate::trace::{Child, Code, Fact, Form, Link, Reasons, Step, Tier, Trace};
 use crate::{oracle, probes};
 
 /// The trace of the scope that `frame` stands for.
 pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
     let entries = thread.entries(frame.from);
     let (steps, code, mut facts) = steps(entries, frame.form);
-    let counted = steps.iter().map(|step| u64::from(step.count)).sum();
     let region = matches!(frame.form, Form::Region { .. });
     let address = |step: &Step| code.get(usize::try_from(step.code).ok()?).map(|c| c.addr);
     let (begin, end) = if region {
@@ -21,8 +20,12 @@ pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
     if thread.flag_visible {
         facts.assumed.push(Fact::TrapFlagVisible);
     }
-    if reasons.contains(Reasons::FORK) {
+    let started = thread.started - frame.started;
+    if started > 0 || reasons.contains(Reasons::FORK) {
         facts.assumed.push(Fact::ChildrenNotFollowed);
+    }
+    if thread.signals > frame.signals {
+        facts.assumed.push(Fact::SignalPending);
     }
     let mut trace = Trace {
         form: frame.form,
@@ -33,11 +36,13 @@ pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
         steps,
         code,
         counted: if region {
-            counted
+            frame.shown
         } else {
             thread.counted - frame.counted
         },
         traps: thread.traps - frame.traps,
+        started,
+        not_followed: children(thread, frame),
         reasons: reasons.with(facts.reasons),
         verified: Vec::new(),
         assumed: facts.assumed,
@@ -47,6 +52,17 @@ pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
         trace.verified.push(Fact::SuccessorsForetold);
     }
     trace
+}
+
+/// Those that are listed, of those that were started since the open.
+fn children(thread: &Thread, frame: &Frame) -> Vec<Child> {
+    let until = usize::try_from(thread.started).map_or(LISTED, |all| all.min(LISTED));
+    let from = usize::try_from(frame.started).map_or(until, |from| from.min(until));
+    thread
+        .children
+        .get(from..until)
+        .unwrap_or_default()
+        .to_vec()
 }
 
 /// What the oracle says; the end of a trace that was cut short on purpose is no news.

@@ -2,10 +2,12 @@
 //! Runs in the handler: no libc, no lock, no allocation.
 use iced_x86::{Instruction, Mnemonic};
 
+use super::cure::{Cure, holds};
 use super::memory::{self, WriteError};
+use super::over;
 use super::registers::{Registers, TRAP_FLAG};
-use super::sys::nr;
-use super::thread::Thread;
+use super::sys::{self, nr};
+use super::thread::{self, Thread};
 use super::trap::{self, Action};
 use crate::flow;
 use crate::trace::Reasons;
@@ -17,6 +19,8 @@ const EFAULT: i64 = -14;
 const EINVAL: i64 = -22;
 /// The kernel's signal set.
 const SET_BYTES: u64 = 8;
+const PR_SET_SECCOMP: u64 = 22;
+const CLONE_THREAD: u64 = 0x1_0000;
 /// Numbers of another table carry this bit.
 const X32_BIT: u64 = 0x4000_0000;
 
@@ -27,6 +31,8 @@ pub(super) enum Verdict {
     Run,
     /// It has been done; RIP is behind it.
     Emulated,
+    /// It runs without the trap flag, by a stub that comes back.
+    Away,
     /// Let it run, and all that follows, without the trap flag.
     Halt(Reasons),
 }
@@ -61,17 +67,31 @@ fn call(thread: &mut Thread, registers: &mut Registers<'_>, behind: u64) -> Verd
     let number = registers.rax();
     let trap = u64::from(libc::SIGTRAP.unsigned_abs());
     match number {
-        nr::FORK | nr::VFORK | nr::CLONE | nr::CLONE3 | nr::EXECVE | nr::EXECVEAT => {
-            Verdict::Halt(Reasons::FORK)
+        nr::FORK | nr::VFORK | nr::CLONE | nr::CLONE3 | nr::EXECVE | nr::EXECVEAT
+            if holds(Cure::ForkUnstepped) =>
+        {
+            fork(thread, registers, behind)
+        }
+        // The thread's id may soon be another's.
+        nr::EXIT => {
+            thread::leave(sys::gettid());
+            Verdict::Halt(Reasons::THREAD_HOP)
+        }
+        // Behind a filter of the program's, what the handler needs may be deadly.
+        nr::SECCOMP => Verdict::Halt(Reasons::UNGUARDED),
+        nr::PRCTL if registers.rdi() & 0xffff_ffff == PR_SET_SECCOMP => {
+            Verdict::Halt(Reasons::UNGUARDED)
         }
         nr::RT_SIGRETURN => Verdict::Halt(Reasons::SIGNAL_RETURN),
         nr::URETPROBE => Verdict::Halt(Reasons::UPROBE),
-        nr::RT_SIGPROCMASK if registers.r10() == SET_BYTES => {
+        nr::RT_SIGPROCMASK if registers.r10() == SET_BYTES && holds(Cure::MaskEmulated) => {
             let result = mask(thread, registers);
             finish(registers, result, behind)
         }
         nr::RT_SIGACTION
-            if registers.r10() == SET_BYTES && registers.rdi() & 0xffff_ffff == trap =>
+            if registers.r10() == SET_BYTES
+                && registers.rdi() & 0xffff_ffff == trap
+                && holds(Cure::ActionEmulated) =>
         {
             let result = action(registers);
             finish(registers, result, behind)
@@ -79,6 +99,20 @@ fn call(thread: &mut Thread, registers: &mut Registers<'_>, behind: u64) -> Verd
         _ if number & X32_BIT != 0 => Verdict::Halt(Reasons::UNGUARDED),
         _ => Verdict::Run,
     }
+}
+
+/// What makes a thread or process, or becomes another program.
+fn fork(thread: &mut Thread, registers: &mut Registers<'_>, behind: u64) -> Verdict {
+    let flags = match registers.rax() {
+        nr::CLONE => registers.rdi(),
+        nr::CLONE3 => memory::read_word(registers.rdi()).unwrap_or(0),
+        _ => 0,
+    };
+    if !over::make(registers, behind, thread.wish) {
+        return Verdict::Halt(Reasons::FORK);
+    }
+    thread.child = Some(flags & CLONE_THREAD != 0);
+    Verdict::Away
 }
 
 /// Leaves the registers as SYSCALL does.

@@ -2,6 +2,7 @@
 //! A bare load would die on an execute-only page, behind the last byte of a mapping, or in pkey-protected code.
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::cure::{Cure, holds};
 use super::sys;
 
 const READV: u64 = 310;
@@ -28,11 +29,39 @@ pub(super) fn prepare() {
 /// Fills `buffer` from `addr` as far as memory is there; returns how many bytes.
 pub(super) fn read(addr: u64, buffer: &mut [u8]) -> usize {
     let local = [buffer.as_mut_ptr() as u64, buffer.len() as u64];
-    let got = copy(READV, local, addr);
+    if !holds(Cure::FaultSafeReads) {
+        let len = buffer.len();
+        // SAFETY: none: this is what must not be done.
+        unsafe { std::ptr::copy_nonoverlapping(addr as *const u8, buffer.as_mut_ptr(), len) };
+        return len;
+    }
+    let remote = [addr, buffer.len() as u64];
+    let got = copy(READV, &local, &remote);
     match usize::try_from(got) {
         Ok(got) => got,
         Err(_) => read_as_debugger(addr, buffer),
     }
+}
+
+/// Fills `first` as far as memory is there, and returns how many bytes; and `second` in the same breath, all of it or with
+/// zeros behind what is there.
+pub(super) fn read_two(at: u64, first: &mut [u8], other: u64, second: &mut [u8]) -> usize {
+    if second.is_empty() {
+        return read(at, first);
+    }
+    let local = [
+        first.as_mut_ptr() as u64,
+        first.len() as u64,
+        second.as_mut_ptr() as u64,
+        second.len() as u64,
+    ];
+    let remote = [at, first.len() as u64, other, second.len() as u64];
+    let got = usize::try_from(copy(READV, &local, &remote)).unwrap_or(0);
+    if got == first.len() + second.len() {
+        return first.len();
+    }
+    read(other, second);
+    read(at, first)
 }
 
 /// A word, if all of it is there.
@@ -44,19 +73,26 @@ pub(super) fn read_word(addr: u64) -> Option<u64> {
 /// Writes all of `bytes`, as the kernel would for a system call.
 pub(super) fn write(addr: u64, bytes: &[u8]) -> Result<(), WriteError> {
     let local = [bytes.as_ptr() as u64, bytes.len() as u64];
-    match copy(WRITEV, local, addr) {
+    match copy(WRITEV, &local, &[addr, bytes.len() as u64]) {
         got if usize::try_from(got) == Ok(bytes.len()) => Ok(()),
         got if got >= 0 || got == EFAULT => Err(WriteError::Fault),
         _ => Err(WriteError::Denied),
     }
 }
 
-fn copy(number: u64, local: [u64; 2], addr: u64) -> i64 {
-    let [_, len] = local;
-    let remote = [addr, len];
+/// Vectors of an address and a length each, as many on one side as on the other.
+fn copy(number: u64, local: &[u64], remote: &[u64]) -> i64 {
     let pid = u64::from(PID.load(Ordering::Relaxed));
-    let args = [pid, local.as_ptr() as u64, 1, remote.as_ptr() as u64, 1, 0];
-    // SAFETY: both vectors live through the call; a bad remote address is the kernel's EFAULT.
+    let count = (local.len() / 2) as u64;
+    let args = [
+        pid,
+        local.as_ptr() as u64,
+        count,
+        remote.as_ptr() as u64,
+        count,
+        0,
+    ];
+    // SAFETY: all vectors live through the call; a bad remote address is the kernel's EFAULT.
     unsafe { sys::call(number, args) }
 }
 

@@ -5,21 +5,25 @@
     reason = "a signal handler, system calls without libc, and the log that they share"
 )]
 mod collect;
+mod cure;
 mod doors;
 mod guard;
 mod memory;
+mod over;
 mod registers;
 mod stop;
 mod sys;
 mod thread;
 mod trap;
 
+use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::scope::{Budget, ScopeError};
-use crate::trace::{Form, Reasons, Trace};
+use crate::trace::{Child, Form, Reasons, Trace};
+use cure::{Cure, holds};
 use thread::{DEEPEST, Entry, Frame, Kind, STACK_BYTES, Thread};
 
 /// Entries of a thread's log: every trap of the largest budget, and what is inserted between traps.
@@ -54,16 +58,37 @@ pub(crate) fn pause() {
 /// Arms the thread, if a scope is open on it that can still record.
 #[inline(always)]
 pub(crate) fn resume() {
-    if let Some(begin) = thread::find(sys::gettid()).and_then(ready) {
+    if let Some(begin) = own().and_then(ready) {
         // SAFETY: the handler is installed, the state ready, and never freed.
         unsafe { doors::arm(begin) };
     }
 }
 
+thread_local! {
+    static KEY: Cell<u64> = const { Cell::new(0) };
+}
+
+/// This thread's key: the kernel gives its id to another one when it is gone.
+fn key() -> u64 {
+    KEY.with(|key| {
+        if key.get() == 0 {
+            key.set(NEXT_ID.fetch_add(1, Ordering::Relaxed));
+        }
+        key.get()
+    })
+}
+
+/// The state of this thread, if it has one.
+fn own() -> Option<*mut Thread> {
+    let thread = thread::find(sys::gettid())?;
+    // SAFETY: states are never freed; the key is written by the thread that has the state, before it is found.
+    (unsafe { (*thread).key } == key()).then_some(thread)
+}
+
 /// Opens a scope on this thread, not armed yet. The error says why it is skipped.
 pub(crate) fn open(form: Form, budget: Budget) -> Result<Handle, String> {
     let tid = sys::gettid();
-    let thread = match thread::find(tid) {
+    let thread = match own() {
         Some(thread) if !deserted(tid, thread) => thread,
         _ => enter(tid)?,
     };
@@ -87,6 +112,9 @@ pub(crate) fn open(form: Form, budget: Budget) -> Result<Handle, String> {
         begin: None,
         traps: state.traps,
         counted: state.counted,
+        shown: 0,
+        started: state.started,
+        signals: state.signals,
         outer,
         most_traps: state.traps + budget.traps,
         deadline_ns: sys::now_ns() + u64::try_from(budget.time.as_nanos()).unwrap_or(u64::MAX / 2),
@@ -239,6 +267,8 @@ fn limit(state: &mut Thread) {
 
 /// The first scope of a thread: state, handler, signal stack, mask.
 fn enter(tid: u32) -> Result<*mut Thread, String> {
+    #[cfg(feature = "uncured")]
+    cure::read_environment();
     warm_up();
     memory::prepare();
     trap::install().map_err(|error| format!("SIGTRAP cannot be handled (errno {})", -error))?;
@@ -248,18 +278,23 @@ fn enter(tid: u32) -> Result<*mut Thread, String> {
         None => allocate()?,
     };
     drop(idle);
-    if thread::enter(tid, thread).is_none() {
-        give_back(thread);
-        return Err("too many threads have open scopes".to_owned());
-    }
     // SAFETY: taken out of the list: this thread has it alone.
     let state = unsafe { &mut *thread };
     *state = Thread {
         log: state.log,
         stack: state.stack,
+        key: key(),
         ..blank()
     };
-    state.old_stack = switch_stack(state.stack);
+    // What a thread of this id has left behind is nobody's.
+    thread::leave(tid);
+    if thread::enter(tid, thread).is_none() {
+        give_back(thread);
+        return Err("too many threads have open scopes".to_owned());
+    }
+    if holds(Cure::OwnStack) {
+        state.old_stack = switch_stack(state.stack);
+    }
     state.wish = set_trap_blocked(false);
     Ok(thread)
 }
@@ -270,6 +305,9 @@ fn leave(tid: u32, thread: *mut Thread) {
     let state = unsafe { &mut *thread };
     if state.wish && !state.halted {
         set_trap_blocked(true);
+    }
+    if !holds(Cure::HandlerStays) {
+        assert_eq!(trap::uninstall(), Ok(()));
     }
     if let Some(old) = state.old_stack.take() {
         restore_stack(state.stack, &old);
@@ -293,6 +331,16 @@ fn blank() -> Thread {
         begin: 0,
         end: 0,
         own: false,
+        ahead: [0; thread::LONGEST],
+        away: false,
+        child: None,
+        children: [Child {
+            tid: 0,
+            thread: false,
+        }; thread::LISTED],
+        started: 0,
+        signals: 0,
+        key: 0,
         traps: 0,
         counted: 0,
         most_traps: 0,

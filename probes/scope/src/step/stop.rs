@@ -2,10 +2,11 @@
 //! Runs in the handler: no libc, no lock, no allocation.
 use iced_x86::{Instruction, Mnemonic, Register};
 
+use super::cure::{Cure, holds};
 use super::guard::{self, Verdict};
 use super::registers::{Registers, TRAP_FLAG};
 use super::thread::{Before, Entry, Kind, LONGEST, Thread, mark};
-use super::{doors, memory, sys};
+use super::{doors, memory, over, sys};
 use crate::flow;
 use crate::predict::{self, Next};
 use crate::trace::Reasons;
@@ -18,8 +19,12 @@ const CLOCK_EVERY: u64 = 64;
 /// The thread stands before the instruction at its RIP.
 pub(super) fn stop(thread: &mut Thread, registers: &mut Registers<'_>) {
     thread.traps += 1;
+    if holds(Cure::SignalNoted) && sys::pending() & !*registers.mask() & !guard::SIGTRAP_BIT != 0 {
+        thread.signals += 1;
+    }
     loop {
         let addr = registers.rip();
+        let code = look(thread, addr);
         join(thread, registers, addr);
         if !thread.armed {
             return;
@@ -33,10 +38,24 @@ pub(super) fn stop(thread: &mut Thread, registers: &mut Registers<'_>) {
         if let Some(reason) = spent(thread) {
             return halt(thread, registers, reason);
         }
-        if !run(thread, registers, addr) {
+        if !run(thread, registers, addr, code) {
             return;
         }
     }
+}
+
+/// Behind a call that a stub made.
+pub(super) fn landed(thread: &mut Thread, registers: &mut Registers<'_>) {
+    thread.away = false;
+    let made = u32::try_from(registers.rax().cast_signed()).unwrap_or(0);
+    if let Some(is_thread) = thread.child.take()
+        && made > 0
+    {
+        thread.begot(made, is_thread);
+    }
+    registers.set_rip(thread.before.fall);
+    registers.set_rcx(thread.before.fall);
+    stop(thread, registers);
 }
 
 /// Ends stepping before its time: the body runs on natively, with the signal mask that it wants.
@@ -44,7 +63,9 @@ pub(super) fn halt(thread: &mut Thread, registers: &mut Registers<'_>, reason: R
     thread.blame(reason);
     thread.armed = false;
     thread.halted = true;
-    registers.trap(false);
+    if holds(Cure::StoppedForGood) {
+        registers.trap(false);
+    }
     if thread.wish {
         *registers.mask() |= guard::SIGTRAP_BIT;
     }
@@ -58,10 +79,34 @@ fn spent(thread: &Thread) -> Option<Reasons> {
     (late || thread.traps > thread.most_traps).then_some(Reasons::BUDGET)
 }
 
-/// Logs the instruction at `addr` and foretells its successor. `true`: it was emulated, go on at the new RIP.
-fn run(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) -> bool {
+/// The bytes at `addr`, and how many are there. The instruction before is looked at again on the way: what another thread
+/// has rewritten since it was read may not be what ran.
+fn look(thread: &mut Thread, addr: u64) -> ([u8; LONGEST], usize) {
+    let before = thread.before;
     let mut bytes = [0; LONGEST];
-    let got = memory::read(addr, &mut bytes);
+    let mut again = [0; LONGEST];
+    let len = match before.kind {
+        Kind::First | Kind::SystemCall => 0,
+        _ => usize::from(before.len),
+    };
+    let again = again.get_mut(..len).unwrap_or_default();
+    let got = memory::read_two(addr, &mut bytes, before.addr, again);
+    let same = thread
+        .last()
+        .is_none_or(|last| last.bytes.get(..len) == Some(again));
+    if !same && holds(Cure::ChangedCodeNoted) {
+        thread.blame(Reasons::CODE_CHANGED);
+    }
+    (bytes, got)
+}
+
+/// Logs the instruction at `addr` and foretells its successor. `true`: it was emulated, go on at the new RIP.
+fn run(
+    thread: &mut Thread,
+    registers: &mut Registers<'_>,
+    addr: u64,
+    (bytes, got): ([u8; LONGEST], usize),
+) -> bool {
     let Some(instruction) = flow::decode(addr, bytes.get(..got).unwrap_or_default()) else {
         halt(thread, registers, Reasons::DECODE);
         return false;
@@ -72,28 +117,48 @@ fn run(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) -> bool {
         halt(thread, registers, Reasons::RING_FULL);
         return false;
     }
-    if matches!(kind, Kind::SystemCall | Kind::Shadow) && hides(instruction.next_ip()) {
-        halt(thread, registers, Reasons::SHADOW);
-        return false;
-    }
-    let verdict = guard::before(thread, registers, &instruction);
+    let verdict = verdict(thread, registers, &instruction, kind);
     thread.before = Before {
         addr,
         fall: instruction.next_ip(),
+        len: u8::try_from(instruction.len()).unwrap_or(0),
         next,
         successors: flow::successors(&instruction),
-        kind: if verdict == Verdict::Emulated {
-            Kind::Plain
-        } else {
-            kind
+        kind: match verdict {
+            Verdict::Emulated | Verdict::Away => Kind::Plain,
+            _ => kind,
         },
     };
     match verdict {
-        Verdict::Run => registers.trap(true),
+        Verdict::Run if holds(Cure::FlagKeptByPop) => registers.trap(true),
+        Verdict::Run => {}
+        Verdict::Away => thread.away = true,
         Verdict::Halt(reason) => halt(thread, registers, reason),
         Verdict::Emulated => return true,
     }
     false
+}
+
+/// What the guard says; and no instruction that it must see may follow untrapped.
+fn verdict(
+    thread: &mut Thread,
+    registers: &mut Registers<'_>,
+    instruction: &Instruction,
+    kind: Kind,
+) -> Verdict {
+    let verdict = guard::before(thread, registers, instruction);
+    if verdict != Verdict::Run || !matches!(kind, Kind::SystemCall | Kind::Shadow) {
+        return verdict;
+    }
+    let behind = instruction.next_ip();
+    if !hides(behind, &mut thread.ahead) {
+        return verdict;
+    }
+    if instruction.mnemonic() == Mnemonic::Syscall {
+        over::make_once(registers);
+        return Verdict::Away;
+    }
+    Verdict::Halt(Reasons::SHADOW)
 }
 
 fn kind(instruction: &Instruction) -> Kind {
@@ -107,10 +172,10 @@ fn kind(instruction: &Instruction) -> Kind {
     }
 }
 
-/// Whether an instruction that is not trapped would have to be guarded.
-fn hides(addr: u64) -> bool {
-    let mut bytes = [0; LONGEST];
-    let got = memory::read(addr, &mut bytes);
+/// Whether an instruction that is not trapped would have to be guarded. Its bytes are kept.
+fn hides(addr: u64, bytes: &mut [u8; LONGEST]) -> bool {
+    *bytes = [0; LONGEST];
+    let got = memory::read(addr, bytes);
     flow::decode(addr, bytes.get(..got).unwrap_or_default()).is_some_and(|instruction| {
         flow::is_system_call(&instruction)
             || flow::loads_stack_segment(&instruction)
@@ -122,6 +187,14 @@ fn hides(addr: u64) -> bool {
     })
 }
 
+/// Counts what runs, for the thread and for each open region: apart from the log, so that the two can disagree.
+fn count(thread: &mut Thread, addr: u64) {
+    thread.counted += 1;
+    for frame in thread.frames.iter_mut().flatten() {
+        frame.shown += u64::from(frame.form.shows(addr));
+    }
+}
+
 fn log(
     thread: &mut Thread,
     instruction: &Instruction,
@@ -129,15 +202,16 @@ fn log(
     kind: Kind,
     next: Next,
 ) -> bool {
-    thread.counted += 1;
     let addr = instruction.ip();
+    count(thread, addr);
     let foretold = match next {
         Next::At(next) => next,
         Next::Either(..) | Next::Unknown => 0,
     };
     let before = thread.before;
-    if kind == Kind::Repeated
-        && before.kind == Kind::Repeated
+    let folds = kind == Kind::Repeated || !holds(Cure::OnlyRepeatsFolded);
+    if folds
+        && before.kind == kind
         && before.addr == addr
         && let Some(last) = thread.last()
     {
@@ -163,7 +237,8 @@ fn join(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) {
         Kind::First if addr == thread.begin => {}
         Kind::First => thread.blame(Reasons::UNEXPLAINED),
         // Where both are possible the step was lost: the processor's rule, and that of every kernel without FRED.
-        Kind::SystemCall | Kind::Shadow if insert(thread, registers, addr) => {}
+        Kind::SystemCall | Kind::Shadow
+            if holds(Cure::LostStepInserted) && insert(thread, registers, addr) => {}
         _ if before.next.allows(addr) => arrived(thread, addr, false),
         _ => unforetold(thread, registers, addr),
     }
@@ -181,7 +256,7 @@ fn arrived(thread: &mut Thread, addr: u64, unforetold: bool) {
 
 fn unforetold(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) {
     let before = thread.before;
-    if signature_before(addr) == Some(RSEQ_SIGNATURE) {
+    if holds(Cure::SequenceRunsOn) && signature_before(addr) == Some(RSEQ_SIGNATURE) {
         return halt(thread, registers, Reasons::RSEQ);
     }
     let known = before.next == Next::Unknown
@@ -214,6 +289,10 @@ fn insert(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) -> bool
         return false;
     }
     arrived(thread, at, false);
+    let len = lost.len();
+    if thread.ahead.get(..len) != bytes.get(..len) && holds(Cure::ChangedCodeNoted) {
+        thread.blame(Reasons::CODE_CHANGED);
+    }
     if mentions(&lost, Register::R11) && thread.before.kind == Kind::SystemCall {
         thread.flag_visible = true;
     }
@@ -225,7 +304,7 @@ fn insert(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) -> bool
         marks: mark::INSERTED,
         bytes,
     };
-    thread.counted += 1;
+    count(thread, at);
     if !thread.push(entry) {
         halt(thread, registers, Reasons::RING_FULL);
     }
@@ -261,6 +340,7 @@ fn mentions(instruction: &Instruction, register: Register) -> bool {
 /// Takes the trap flag out of what the program can see of its flags.
 fn cure(kind: Kind, fall: u64, thread: &mut Thread, registers: &mut Registers<'_>) {
     match kind {
+        _ if !holds(Cure::FlagHidden) => {}
         // SYSCALL leaves the flags in r11, and the address behind it in rcx.
         Kind::SystemCall if registers.rcx() == fall => {
             registers.set_r11(registers.r11() & !TRAP_FLAG);

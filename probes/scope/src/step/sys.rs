@@ -10,6 +10,9 @@ pub(super) mod nr {
     pub(crate) const FORK: u64 = 57;
     pub(crate) const VFORK: u64 = 58;
     pub(crate) const EXECVE: u64 = 59;
+    pub(crate) const EXIT: u64 = 60;
+    pub(crate) const PRCTL: u64 = 157;
+    pub(crate) const SECCOMP: u64 = 317;
     pub(crate) const EXECVEAT: u64 = 322;
     pub(crate) const URETPROBE: u64 = 335;
     pub(crate) const CLONE3: u64 = 435;
@@ -42,6 +45,14 @@ pub(super) fn getpid() -> u32 {
     // SAFETY: no arguments, no effect.
     let pid = unsafe { call(39, [0; 6]) };
     u32::try_from(pid).unwrap_or(0)
+}
+
+/// The signals that wait for this thread or its process.
+pub(super) fn pending() -> u64 {
+    let mut set = 0_u64;
+    // SAFETY: the kernel writes eight bytes into `set`.
+    unsafe { call(127, [(&raw mut set) as u64, 8, 0, 0, 0, 0]) };
+    set
 }
 
 /// `CLOCK_MONOTONIC` in ns.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::flow::Successors;
 use crate::predict::Next;
-use crate::trace::{Form, Reasons};
+use crate::trace::{Child, Form, Reasons};
 
 /// The longest instruction.
 pub(super) const LONGEST: usize = 15;
@@ -13,6 +13,9 @@ pub(super) const LONGEST: usize = 15;
 pub(super) const DEEPEST: usize = 16;
 /// Bytes of the signal stack of an armed thread.
 pub(super) const STACK_BYTES: usize = 64 * 1024;
+
+/// Children that are listed; more are counted.
+pub(super) const LISTED: usize = 64;
 
 /// Facts about entries.
 pub(super) mod mark {
@@ -58,6 +61,7 @@ pub(super) enum Kind {
 pub(super) struct Before {
     pub(super) addr: u64,
     pub(super) fall: u64,
+    pub(super) len: u8,
     pub(super) next: Next,
     pub(super) successors: Successors,
     pub(super) kind: Kind,
@@ -73,6 +77,10 @@ pub(super) struct Frame {
     pub(super) begin: Option<u64>,
     pub(super) traps: u64,
     pub(super) counted: u64,
+    /// Instructions within its region so far, counted apart from the log.
+    pub(super) shown: u64,
+    pub(super) started: u64,
+    pub(super) signals: u64,
     /// What was known against the scope around it.
     pub(super) outer: Reasons,
     pub(super) most_traps: u64,
@@ -93,6 +101,18 @@ pub(super) struct Thread {
     pub(super) begin: u64,
     pub(super) end: u64,
     pub(super) own: bool,
+    /// The bytes behind a system call, as they were before it.
+    pub(super) ahead: [u8; LONGEST],
+    /// A stub makes a call, and comes back by a breakpoint.
+    pub(super) away: bool,
+    /// The call makes a child: a thread, or a process.
+    pub(super) child: Option<bool>,
+    pub(super) children: [Child; LISTED],
+    pub(super) started: u64,
+    /// Stops at which a signal was pending.
+    pub(super) signals: u64,
+    /// Which thread of the process's life this is: ids of dead ones come back.
+    pub(super) key: u64,
     pub(super) traps: u64,
     pub(super) counted: u64,
     pub(super) most_traps: u64,
@@ -116,6 +136,7 @@ impl Thread {
     pub(super) const IDLE: Before = Before {
         addr: 0,
         fall: 0,
+        len: 0,
         next: Next::Unknown,
         successors: Successors {
             fall: None,
@@ -125,6 +146,14 @@ impl Thread {
         },
         kind: Kind::First,
     };
+
+    pub(super) fn begot(&mut self, tid: u32, thread: bool) {
+        let place = usize::try_from(self.started).ok();
+        if let Some(place) = place.and_then(|place| self.children.get_mut(place)) {
+            *place = Child { tid, thread };
+        }
+        self.started += 1;
+    }
 
     pub(super) fn blame(&mut self, reasons: Reasons) {
         self.reasons = self.reasons.with(reasons);

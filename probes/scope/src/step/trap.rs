@@ -2,9 +2,10 @@
 //! there before. No libc, no lock, no allocation.
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::cure::{Cure, holds};
 use super::registers::Registers;
 use super::thread::{Kind, Thread, mark};
-use super::{doors, guard, stop, sys, thread};
+use super::{doors, guard, over, stop, sys, thread};
 
 const SI_KERNEL: i32 = 0x80;
 const TRAP_TRACE: i32 = 2;
@@ -87,6 +88,11 @@ pub(super) fn install() -> Result<(), i64> {
     sigaction(Some(&ours), None)
 }
 
+/// Puts back who was there before: what must not be done.
+pub(super) fn uninstall() -> Result<(), i64> {
+    sigaction(Some(&former()), None)
+}
+
 fn sigaction(new: Option<&Action>, old: Option<&mut Action>) -> Result<(), i64> {
     let new = new.map_or(0, |action| std::ptr::from_ref(action) as u64);
     let old = old.map_or(0, |action| std::ptr::from_mut(action) as u64);
@@ -100,13 +106,17 @@ extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
     // SAFETY: the kernel hands over both, for this call alone (SA_SIGINFO).
     let (code, frame) = unsafe { ((*info).si_code, &mut *context) };
     // SAFETY: with these codes the kernel fills in the sender, 0 for itself.
-    let from_kernel = code == TRAP_TRACE || code == 0 && unsafe { (*info).si_pid() } == 0;
+    let probe = code == 0 && holds(Cure::ProbeStepKnown) && unsafe { (*info).si_pid() } == 0;
+    let from_kernel = code == TRAP_TRACE || probe;
     let mut registers = Registers(frame);
     let armed = thread::find(sys::gettid())
         // SAFETY: states are never freed, and only their own thread reaches them.
         .map(|thread| unsafe { &mut *thread })
         .filter(|thread| thread.armed);
     match armed {
+        Some(thread) if code == SI_KERNEL && thread.away && over::landed(registers.rip()) => {
+            stop::landed(thread, &mut registers);
+        }
         Some(thread) if from_kernel || code == 0 && thread.before.kind == Kind::Breakpoint => {
             // The step over a uprobe comes as a plain signal that the thread seems to have sent itself.
             stop::stop(thread, &mut registers);
@@ -122,7 +132,7 @@ extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
             foreign(thread, code, context);
         }
         // A thread that was born with the flag, or got it back by POPF after the close.
-        None if from_kernel => registers.trap(false),
+        None if from_kernel => registers.trap(!holds(Cure::StrayFlagCleared)),
         None => hand_on(signal, info, context, code > 0),
     }
 }
@@ -150,6 +160,7 @@ fn foreign(thread: &mut Thread, code: i32, context: *mut libc::ucontext_t) {
 fn hand_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t, forced: bool) {
     let action = former();
     match action.handler {
+        _ if !holds(Cure::ForeignHandedOn) => {}
         DEFAULT => die(),
         IGNORE if forced => die(),
         IGNORE => {}

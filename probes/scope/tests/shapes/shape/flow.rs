@@ -99,9 +99,15 @@ pub(crate) fn execute_only_code_is_traced() {
     routine.expect([0; 6], Some(0), &[0, 1, 3]);
 }
 
-pub(crate) fn a_hidden_system_call_is_a_reason() {
-    // mov eax, 39; syscall; syscall (the second one has no stop before it); ret
+pub(crate) fn two_system_calls_in_a_row_are_exact() {
+    // mov eax, 39; syscall; syscall (no trap comes before the second); ret
     let routine = Routine::of(&[0xb8, 39, 0, 0, 0, 0x0f, 5, 0x0f, 5, 0xc3]);
+    routine.expect([0; 6], None, &[0, 5, 7, 9]);
+}
+
+pub(crate) fn what_hides_behind_a_shadow_is_a_reason() {
+    // mov eax, ss; mov ss, eax; syscall; ret
+    let routine = Routine::of(&[0x8c, 0xd0, 0x8e, 0xd0, 0x0f, 5, 0xc3]);
     let (_, trace) = routine.trace([0; 6]);
     assert_eq!(trace.reasons, Reasons::SHADOW);
 }

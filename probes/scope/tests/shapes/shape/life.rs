@@ -2,38 +2,176 @@
 use std::arch::global_asm;
 use std::time::{Duration, Instant};
 
+use scalpel_scope::trace::Fact;
 use scalpel_scope::{Budget, HwTrace, Options, Reasons, ScopedTrace};
 
 use crate::code::{Routine, quiet};
 
-pub(crate) fn a_fork_is_a_reason_and_the_child_lives() {
+/// What was started is listed, and nothing is missing.
+fn started(trace: &scalpel_scope::Trace, threads: &[bool]) {
+    assert!(trace.is_complete(), "{}", trace.reasons);
+    let kinds: Vec<_> = trace
+        .not_followed
+        .iter()
+        .map(|child| child.thread)
+        .collect();
+    assert_eq!(kinds, threads);
+    assert_eq!(trace.started, threads.len() as u64);
+    assert!(trace.assumed.contains(&Fact::ChildrenNotFollowed));
+}
+
+pub(crate) fn a_fork_is_stepped_over_and_the_child_runs_free() {
     let mut scope = HwTrace::window(quiet());
     let child = unsafe { libc::fork() };
     if child == 0 {
+        // It is not stepped: stepping this would take an hour.
+        spin().run([100_000_000, 0, 0, 0, 0, 0]);
         unsafe { libc::_exit(7) };
     }
+    let inside = spin();
+    inside.run([1, 0, 0, 0, 0, 0]);
     let trace = scope.close().unwrap();
     let mut status = 0;
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(status, 7 << 8);
-    assert_eq!(trace.reasons, Reasons::FORK);
+    started(&trace, &[false]);
+    assert_eq!(trace.not_followed[0].tid, child.cast_unsigned());
+    let behind = trace.addresses().filter(|addr| *addr == inside.at as u64);
+    assert_eq!(behind.count(), 1, "the parent is stepped on");
 }
 
-pub(crate) fn a_thread_is_a_reason_and_both_live() {
+/// A system call by a routine of its own: mov eax, edi; mov rdi, rsi; mov rsi, rdx; mov rdx, rcx; syscall; nop; ret
+fn raw() -> Routine {
+    Routine::of(&[
+        0x89, 0xf8, 0x48, 0x89, 0xf7, 0x48, 0x89, 0xd6, 0x48, 0x89, 0xca, 0x0f, 5, 0x90, 0xc3,
+    ])
+}
+
+/// A child made by a raw call must end with this code.
+fn ends_with(child: u64, code: i32) {
+    let mut status = 0;
+    let pid = i32::try_from(child).unwrap();
+    assert_eq!(
+        unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) },
+        pid
+    );
+    assert_eq!(status, code << 8);
+}
+
+pub(crate) fn every_way_to_fork_is_exact() {
+    let steps = [0, 2, 5, 8, 11, 13, 14];
+    let routine = raw();
+    let signal = libc::SIGCHLD.unsigned_abs().into();
+    // struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, ...
+    let mut args = [0_u64; 11];
+    args[4] = signal;
+    let new = args.as_ptr() as u64;
+    for call in [
+        [57, 0, 0, 0, 0, 0],
+        [56, signal, 0, 0, 0, 0],
+        [435, new, 88, 0, 0, 0],
+    ] {
+        let (child, trace) = routine.trace(call);
+        if child == 0 {
+            unsafe { libc::_exit(9) };
+        }
+        ends_with(child, 9);
+        started(&trace, &[false]);
+        assert_eq!(routine.offsets(&trace), steps);
+    }
+}
+
+pub(crate) fn a_child_with_handlers_cleared_lives() {
+    // CLONE_CLEAR_SIGHAND: a trap in the child would kill it.
+    let mut args = [0_u64; 11];
+    args[0] = 0x1_0000_0000;
+    args[4] = libc::SIGCHLD.unsigned_abs().into();
+    let (child, trace) = raw().trace([435, args.as_ptr() as u64, 88, 0, 0, 0]);
+    if child == 0 {
+        unsafe { libc::_exit(5) };
+    }
+    ends_with(child, 5);
+    started(&trace, &[false]);
+}
+
+pub(crate) fn a_vfork_is_stepped_over() {
+    // mov eax, 58; syscall; test eax, eax; jz child; ret; child: mov edi, 3; mov eax, 60; syscall
+    let routine = Routine::of(&[
+        0xb8, 58, 0, 0, 0, 0x0f, 5, 0x85, 0xc0, 0x74, 1, 0xc3, 0xbf, 3, 0, 0, 0, 0xb8, 60, 0, 0, 0,
+        0x0f, 5,
+    ]);
+    let (child, trace) = routine.trace([0; 6]);
+    ends_with(child, 3);
+    started(&trace, &[false]);
+    assert_eq!(routine.offsets(&trace), [0, 5, 7, 9, 11]);
+}
+
+pub(crate) fn a_child_has_the_mask_that_the_program_wants() {
+    let routine = raw();
+    let trap = 1_u64 << (libc::SIGTRAP - 1);
+    let mut scope = HwTrace::window(quiet());
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    unsafe { libc::sigaddset(&raw mut set, libc::SIGTRAP) };
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+    let child = routine.run([57, 0, 0, 0, 0, 0]);
+    if child == 0 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        let mask = u64::from_str_radix(line.unwrap().trim(), 16).unwrap();
+        unsafe { libc::_exit(i32::from(mask & trap == 0)) };
+    }
+    let trace = scope.close().unwrap();
+    ends_with(child, 0);
+    started(&trace, &[false]);
+}
+
+pub(crate) fn a_failed_exec_is_stepped_over() {
+    let path = c"/no/such/program".as_ptr() as u64;
+    let (result, trace) = raw().trace([59, path, 0, 0, 0, 0]);
+    assert_eq!(result, (-2_i64).cast_unsigned());
+    assert!(trace.is_complete(), "{}", trace.reasons);
+    assert_eq!(trace.started, 0);
+}
+
+pub(crate) fn an_exec_in_a_scope_runs_the_program() {
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let mut scope = HwTrace::window(quiet());
+        let args = [
+            c"/bin/sh".as_ptr(),
+            c"-c".as_ptr(),
+            c"exit 6".as_ptr(),
+            std::ptr::null(),
+        ];
+        unsafe { libc::execv(args[0], args.as_ptr()) };
+        scope.close().unwrap();
+        unsafe { libc::_exit(1) };
+    }
+    ends_with(u64::try_from(child).unwrap(), 6);
+}
+
+pub(crate) fn a_thread_is_not_followed_and_both_live() {
     let mut scope = HwTrace::window(quiet());
     let sum = std::thread::spawn(|| (0..100).sum::<u64>()).join().unwrap();
     let trace = scope.close().unwrap();
     assert_eq!(sum, 4950);
-    assert_eq!(trace.reasons, Reasons::FORK);
+    started(&trace, &[true]);
 }
 
-pub(crate) fn a_spawned_command_is_a_reason_and_runs() {
+pub(crate) fn a_spawned_command_is_not_followed_and_runs() {
     let mut scope = HwTrace::window(quiet());
     let status = std::process::Command::new("/bin/true").status().unwrap();
     let trace = scope.close().unwrap();
     assert!(status.success());
-    assert!(!trace.is_complete(), "spawning is never complete");
-    assert!(trace.reasons.contains(Reasons::FORK) || trace.reasons.contains(Reasons::BUDGET));
+    started(&trace, &[false]);
+}
+
+pub(crate) fn system_runs_its_command() {
+    let function = libc::system as *const () as usize;
+    let args = [c"exit 4".as_ptr() as u64, 0, 0, 0, 0, 0];
+    let (status, trace) = unsafe { HwTrace::call(function, args, quiet()) };
+    assert_eq!(status, 4 << 8);
+    started(&trace, &[false]);
 }
 
 global_asm!(

@@ -1,0 +1,64 @@
+//! What keeps a stepped thread alive or its trace true, by name: tests take one out and must then fail. Without the
+//! feature `uncured`, which is for those tests alone, each of them holds and costs nothing.
+
+macro_rules! cures {
+    ($($name:ident)*) => {
+        /// One cure.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Cure {
+            $($name,)*
+        }
+
+        #[cfg(feature = "uncured")]
+        const NAMES: &[(&str, Cure)] = &[$((stringify!($name), Cure::$name),)*];
+    };
+}
+
+cures! {
+    LostStepInserted
+    OnlyRepeatsFolded
+    StoppedForGood
+    FlagHidden
+    ForkUnstepped
+    SequenceRunsOn
+    ProbeStepKnown
+    FaultSafeReads
+    HandlerStays
+    ActionEmulated
+    MaskEmulated
+    OwnStack
+    ForeignHandedOn
+    StrayFlagCleared
+    SignalNoted
+    ChangedCodeNoted
+    FlagKeptByPop
+}
+
+/// Whether the cure is in force.
+#[cfg(not(feature = "uncured"))]
+#[inline(always)]
+pub(super) const fn holds(_cure: Cure) -> bool {
+    true
+}
+
+#[cfg(feature = "uncured")]
+static OUT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(usize::MAX);
+
+/// Whether the cure is in force.
+#[cfg(feature = "uncured")]
+pub(super) fn holds(cure: Cure) -> bool {
+    OUT.load(std::sync::atomic::Ordering::Relaxed) != cure as usize
+}
+
+/// Takes out the cure that the environment names: to be called before the first trap.
+#[cfg(feature = "uncured")]
+pub(super) fn read_environment() {
+    let Ok(name) = std::env::var("SCALPEL_TEST_UNCURED") else {
+        return;
+    };
+    let cure = NAMES.iter().find(|(known, _)| *known == name);
+    OUT.store(
+        cure.map_or(usize::MAX, |(_, cure)| *cure as usize),
+        std::sync::atomic::Ordering::Relaxed,
+    );
+}
