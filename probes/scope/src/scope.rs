@@ -84,6 +84,18 @@ impl Code {
         }
     }
 
+    /// Its first address.
+    #[must_use]
+    pub fn start(&self) -> usize {
+        usize::try_from(self.start).unwrap_or(usize::MAX)
+    }
+
+    /// Whether the address is in it.
+    #[must_use]
+    pub fn holds(&self, addr: u64) -> bool {
+        (self.start..self.end).contains(&addr)
+    }
+
     /// The function at this address, with the size that its file's symbols give it; `None` where they do not.
     #[must_use]
     pub fn function(address: usize) -> Option<Self> {

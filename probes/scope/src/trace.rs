@@ -229,6 +229,8 @@ pub enum Fact {
     Returned,
     /// The call that was traced was left by an exception or a long jump.
     Unwound,
+    /// While the thread ran at full speed it can have entered the region by its entries alone, which were watched.
+    EnteredAtEntries,
 }
 
 impl Fact {
@@ -252,6 +254,9 @@ impl Fact {
             }
             Self::Returned => "the call returned to its caller",
             Self::Unwound => "the call was left by an exception or a long jump",
+            Self::EnteredAtEntries => {
+                "outside the region, the thread ran at full speed; the region's entries were watched"
+            }
             Self::ChildrenNotFollowed => "threads and processes started inside are not followed",
         }
     }
@@ -266,9 +271,22 @@ pub struct Child {
     pub thread: bool,
 }
 
+/// What ran at full speed under the watch of debug registers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallOuts {
+    /// Calls that left the region and were not stepped.
+    pub calls: u64,
+    /// Hits of debug registers.
+    pub traps: u64,
+    /// Calls of `ioctl` to move them.
+    pub ioctls: u64,
+}
+
 /// The trace of one pass of a scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
+    /// What of it ran at full speed.
+    pub call_outs: CallOuts,
     /// What it is of.
     pub form: Form,
     /// How it was seen.
@@ -303,6 +321,7 @@ impl Trace {
     /// A trace of a scope that records nothing.
     pub(crate) fn skipped(form: Form, why: String) -> Self {
         Self {
+            call_outs: CallOuts::default(),
             form,
             tier: Tier::None,
             skip_reason: Some(why),

@@ -30,6 +30,8 @@ const FENCES: &[Fence] = &[
             // Signals by their numbers.
             "scalpel-user/src/record/stop.rs",
             "probes/scope/src/step/",
+            "probes/scope/src/callout/",
+            "probes/scope/src/displaced/",
             "probes/scope/tests/",
             "probes/scope/examples/",
         ],
@@ -59,6 +61,9 @@ const UNSAFE: &[&str] = &[
     "scalpel-ebpf/",
     "tests/fixtures/",
     "probes/scope/src/step/",
+    // Parts of the stepper: debug registers, and the copy that is run in place of the code.
+    "probes/scope/src/callout/",
+    "probes/scope/src/displaced/",
     // A call by address, which the surface offers as unsafe.
     "probes/scope/src/scope.rs",
     "probes/scope/src/elsewhere.rs",

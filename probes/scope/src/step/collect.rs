@@ -2,7 +2,7 @@
 use std::collections::HashMap;
 
 use super::thread::{Entry, Frame, LISTED, LONGEST, Thread, mark};
-use crate::trace::{Child, Code, Fact, Form, Link, Reasons, Step, Tier, Trace};
+use crate::trace::{CallOuts, Child, Code, Fact, Form, Link, Reasons, Step, Tier, Trace};
 use crate::{oracle, probes};
 
 /// The trace of the scope that `frame` stands for.
@@ -20,14 +20,23 @@ pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
     if thread.flag_visible {
         facts.assumed.push(Fact::TrapFlagVisible);
     }
+    let call_outs = if region {
+        thread.callout.told()
+    } else {
+        CallOuts::default()
+    };
+    if call_outs.ioctls > 0 {
+        facts.assumed.push(Fact::EnteredAtEntries);
+    }
     let started = thread.started - frame.started;
-    if started > 0 || reasons.contains(Reasons::FORK) {
+    if started > 0 || call_outs.ioctls > 0 || reasons.contains(Reasons::FORK) {
         facts.assumed.push(Fact::ChildrenNotFollowed);
     }
     if thread.signals > frame.signals {
         facts.assumed.push(Fact::SignalPending);
     }
     let mut trace = Trace {
+        call_outs,
         form: frame.form,
         tier: Tier::SingleStep,
         skip_reason: None,
@@ -50,6 +59,9 @@ pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
     trace.reasons = trace.reasons.with(judge(&trace));
     if !facts.unforetold && !trace.reasons.contains(Reasons::UNEXPLAINED) {
         trace.verified.push(Fact::SuccessorsForetold);
+    }
+    if call_outs.calls > 0 && !trace.reasons.contains(Reasons::CALL_OUT) {
+        trace.verified.push(Fact::CallOutsReturned);
     }
     trace
 }
@@ -93,6 +105,7 @@ fn steps(entries: &[Entry], form: Form) -> (Vec<Step>, Vec<Code>, Facts) {
     for entry in entries {
         facts.unforetold |= entry.marks & mark::UNFORETOLD != 0;
         inserted |= entry.marks & mark::INSERTED != 0;
+        away |= entry.marks & mark::AWAY != 0;
         if !form.shows(entry.addr) {
             away = true;
             continue;

@@ -4,6 +4,8 @@
     unsafe_code,
     reason = "a signal handler, system calls without libc, and the log that they share"
 )]
+#[path = "../callout/mod.rs"]
+mod callout;
 mod collect;
 mod cure;
 mod doors;
@@ -58,7 +60,7 @@ pub(crate) fn pause() {
 /// Arms the thread, if a scope is open on it that can still record.
 #[inline(always)]
 pub(crate) fn resume() {
-    if let Some(begin) = own().and_then(ready) {
+    if let Some(begin) = own().and_then(armed) {
         // SAFETY: the handler is installed, the state ready, and never freed.
         unsafe { doors::arm(begin) };
     }
@@ -123,6 +125,10 @@ pub(crate) fn open(form: Form, budget: Budget) -> Result<Handle, String> {
         *free = Some(frame);
     }
     limit(state);
+    if state.frames.iter().flatten().count() == 1 {
+        callout::close(state);
+        callout::open(state, form);
+    }
     Ok(Handle { id, tid, thread })
 }
 
@@ -167,6 +173,9 @@ impl Handle {
         let Some(frame) = place.and_then(Option::take) else {
             return Err(ScopeError::AlreadyClosed);
         };
+        if state.frames.iter().all(Option::is_none) {
+            callout::judge(state);
+        }
         let mut reasons = state.reasons;
         if inner {
             reasons = reasons.with(Reasons::WRONG_ORDER);
@@ -226,6 +235,14 @@ fn deserted(tid: u32, thread: *mut Thread) -> bool {
     none
 }
 
+/// As [`ready`]; `None` also where debug registers will tell when to begin.
+#[inline(always)]
+fn armed(thread: *mut Thread) -> Option<*mut u64> {
+    // SAFETY: the state of this very thread, which is not armed.
+    let waits = callout::waits(unsafe { &mut *thread });
+    if waits { None } else { ready(thread) }
+}
+
 /// Whether the thread can record; where it puts the address that its first stop must have.
 fn ready(thread: *mut Thread) -> Option<*mut u64> {
     // SAFETY: the state of this very thread, which is not armed.
@@ -241,6 +258,7 @@ fn ready(thread: *mut Thread) -> Option<*mut u64> {
 
 /// After a pause: what the stop at the door left behind.
 fn settle(state: &mut Thread) {
+    callout::settle(state);
     if state.armed {
         state.armed = false;
         state.blame(Reasons::TF_LOST);
@@ -303,6 +321,7 @@ fn enter(tid: u32) -> Result<*mut Thread, String> {
 fn leave(tid: u32, thread: *mut Thread) {
     // SAFETY: the state of this very thread, which is not armed.
     let state = unsafe { &mut *thread };
+    callout::close(state);
     if state.wish && !state.halted {
         set_trap_blocked(true);
     }
@@ -354,6 +373,7 @@ fn blank() -> Thread {
         frames: [None; DEEPEST],
         stack: null_mut(),
         old_stack: None,
+        callout: callout::State::default(),
     }
 }
 

@@ -25,7 +25,7 @@ macro_rules! registers {
 
 registers! {
     r8 0 r9 1 r10 2 r11 3 r12 4 r13 5 r14 6 r15 7 rdi 8 rsi 9 rbp 10 rbx 11 rdx 12 rax 13 rcx 14 rsp 15 rip 16 flags 17;
-    set_r11 3 set_rax 13 set_rcx 14 set_rip 16 set_flags 17
+    set_r11 3 set_rax 13 set_rcx 14 set_rsp 15 set_rip 16 set_flags 17
 }
 
 impl Registers<'_> {

@@ -6,7 +6,7 @@ use super::cure::{Cure, holds};
 use super::guard::{self, Verdict};
 use super::registers::{Registers, TRAP_FLAG};
 use super::thread::{Before, Entry, Kind, LONGEST, Thread, mark};
-use super::{doors, memory, over, sys};
+use super::{callout, doors, memory, over, sys};
 use crate::flow;
 use crate::predict::{self, Next};
 use crate::trace::Reasons;
@@ -33,6 +33,9 @@ pub(super) fn stop(thread: &mut Thread, registers: &mut Registers<'_>) {
             thread.end = addr;
             thread.armed = false;
             registers.trap(false);
+            return;
+        }
+        if callout::arrives(thread, registers, addr) {
             return;
         }
         if let Some(reason) = spent(thread) {
@@ -115,6 +118,9 @@ fn run(
     let next = predict::next(&instruction, registers);
     if !log(thread, &instruction, bytes, kind, next) {
         halt(thread, registers, Reasons::RING_FULL);
+        return false;
+    }
+    if callout::leaves(thread, registers, &instruction, next) {
         return false;
     }
     let verdict = verdict(thread, registers, &instruction, kind);
@@ -220,12 +226,13 @@ fn log(
         return true;
     }
     let own = std::mem::take(&mut thread.own);
+    let away = std::mem::take(&mut thread.callout.away);
     thread.push(Entry {
         addr,
         next: foretold,
         count: 1,
         len: u8::try_from(instruction.len()).unwrap_or(0),
-        marks: if own { mark::OWN } else { 0 },
+        marks: if own { mark::OWN } else { 0 } | if away { mark::AWAY } else { 0 },
         bytes,
     })
 }

@@ -27,6 +27,8 @@ pub(super) mod mark {
     pub(crate) const UNFORETOLD: u8 = 4;
     /// A breakpoint that was really hit.
     pub(crate) const HIT: u8 = 8;
+    /// What was not recorded ran natively before it.
+    pub(crate) const AWAY: u8 = 16;
 }
 
 /// One instruction in the log.
@@ -130,6 +132,7 @@ pub(super) struct Thread {
     pub(super) stack: *mut u8,
     /// The signal stack that was there before ours.
     pub(super) old_stack: Option<libc::stack_t>,
+    pub(super) callout: super::callout::State,
 }
 
 impl Thread {

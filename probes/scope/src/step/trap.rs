@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::cure::{Cure, holds};
 use super::registers::Registers;
 use super::thread::{Kind, Thread, mark};
-use super::{doors, guard, over, stop, sys, thread};
+use super::{callout, doors, guard, over, stop, sys, thread};
 
 const SI_KERNEL: i32 = 0x80;
 const TRAP_TRACE: i32 = 2;
+const TRAP_PERF: i32 = 6;
 const SA_FLAGS: u64 = 0x4 | 0x0400_0000 | 0x0800_0000; // SIGINFO, RESTORER, ONSTACK
 const SA_SIGINFO: u64 = 0x4;
 const SA_RESETHAND: u64 = 0x8000_0000;
@@ -109,10 +110,18 @@ extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
     let probe = code == 0 && holds(Cure::ProbeStepKnown) && unsafe { (*info).si_pid() } == 0;
     let from_kernel = code == TRAP_TRACE || probe;
     let mut registers = Registers(frame);
-    let armed = thread::find(sys::gettid())
+    let state = thread::find(sys::gettid())
         // SAFETY: states are never freed, and only their own thread reaches them.
-        .map(|thread| unsafe { &mut *thread })
-        .filter(|thread| thread.armed);
+        .map(|thread| unsafe { &mut *thread });
+    if code == TRAP_PERF
+        && let Some(event) = callout::event(info)
+    {
+        if let Some(thread) = state {
+            callout::hit(thread, &mut registers, event);
+        }
+        return;
+    }
+    let armed = state.filter(|thread| thread.armed && !thread.callout.is_native());
     match armed {
         Some(thread) if code == SI_KERNEL && thread.away && over::landed(registers.rip()) => {
             stop::landed(thread, &mut registers);

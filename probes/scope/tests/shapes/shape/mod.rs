@@ -1,4 +1,5 @@
 //! The shapes by name. A shape that returns is well; a panic, a death or a hang is a failure.
+mod callouts;
 mod flags;
 mod flow;
 mod foreign;
@@ -94,6 +95,18 @@ shapes! {
         a_debugger_is_a_reason_to_skip,
         a_panic_through_a_scope_closes_it,
         renderings_say_what_ran,
+    }
+    callouts {
+        a_callee_runs_at_full_speed,
+        a_callee_may_fork_spawn_and_start_threads,
+        a_callee_that_blocks_sigtrap_is_a_reason,
+        an_exception_through_the_region_is_exact,
+        an_exception_through_many_frames_is_exact_or_told,
+        a_longjmp_back_into_the_region_is_exact,
+        a_longjmp_past_the_region_is_exact_or_told,
+        a_callback_into_the_region_is_exact,
+        a_scope_in_a_callee_leaves_the_outer_one_exact,
+        nothing_is_left_behind_a_thousand_scopes,
     }
     mutation {
         random_traces_lose_swap_or_double_no_step_unseen,
