@@ -13,6 +13,8 @@ pub mod flow;
 pub mod handles;
 mod maps;
 pub mod oracle;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub mod outside;
 #[cfg_attr(
     not(all(target_arch = "x86_64", target_os = "linux")),
     expect(dead_code, reason = "what stops threads is not there")

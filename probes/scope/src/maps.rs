@@ -1,4 +1,4 @@
-//! The mappings of this process, as `/proc/self/maps` tells them.
+//! The mappings of a process, as `/proc/PID/maps` tells them.
 use std::fs;
 
 /// One mapping.
@@ -6,6 +6,11 @@ use std::fs;
 pub(crate) struct Map {
     pub(crate) start: u64,
     pub(crate) end: u64,
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", target_os = "linux")),
+        expect(dead_code, reason = "only the guardian asks")
+    )]
+    pub(crate) executable: bool,
     /// Offset of `start` in the file.
     pub(crate) offset: u64,
     /// A file, or a name in brackets.
@@ -15,7 +20,19 @@ pub(crate) struct Map {
 impl Map {
     /// All of them; none where `/proc` is not there.
     pub(crate) fn all() -> Vec<Self> {
-        let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        Self::read("self")
+    }
+
+    /// Those of another process.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    pub(crate) fn of(pid: i32) -> Vec<Self> {
+        Self::read(&pid.to_string())
+    }
+
+    fn read(process: &str) -> Vec<Self> {
+        // A path may hold any byte.
+        let text = fs::read(format!("/proc/{process}/maps")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
         text.lines().filter_map(Self::parse).collect()
     }
 
@@ -26,12 +43,14 @@ impl Map {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(6, ' ');
         let (start, end) = words.next()?.split_once('-')?;
-        let offset = words.nth(1)?;
+        let executable = words.next()?.as_bytes().get(2) == Some(&b'x');
+        let offset = words.next()?;
         let path = words.nth(2).map(|path| path.trim_start().to_owned());
         let hex = |text| u64::from_str_radix(text, 16).ok();
         Some(Self {
             start: hex(start)?,
             end: hex(end)?,
+            executable,
             offset: hex(offset)?,
             path: path.filter(|path| !path.is_empty()),
         })
@@ -47,8 +66,10 @@ mod tests {
         let line = "7f00-7f20 r-xp 00001000 fe:00 1234                       /usr/lib/a b.so";
         let map = Map::parse(line).expect("a mapping");
         assert_eq!((map.start, map.end, map.offset), (0x7f00, 0x7f20, 0x1000));
+        assert!(map.executable);
         assert_eq!(map.path.as_deref(), Some("/usr/lib/a b.so"));
         let line = "7f00-7f20 rw-p 00000000 00:00 0 ";
-        assert_eq!(Map::parse(line).expect("a mapping").path, None);
+        let map = Map::parse(line).expect("a mapping");
+        assert_eq!((map.path, map.executable), (None, false));
     }
 }

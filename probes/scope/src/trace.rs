@@ -2,8 +2,10 @@
 //! Every tier fills this one type; it knows none of them.
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Why a trace may lack something: a set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reasons(u32);
 
 macro_rules! reasons {
@@ -35,6 +37,7 @@ reasons! {
     14 UPROBE "uprobe" "A probe's breakpoint hid an instruction whose successor cannot be checked."
     15 CALL_OUT "call-out not verified" "A callee that ran at full speed did not come back behind its call, or not as it was to."
     16 SYSTEM_CALL "system call not verified" "A system call did not come back behind its instruction."
+    17 LEFT "left without return" "The call was left by an exception, a long jump, a switch of stacks or the end of its thread."
     20 OVERFLOW "overflow packet" "The processor dropped packets, because it made more than it could write."
     21 BUFFER_FULL "buffer full" "The kernel or the recording tool dropped trace, because a buffer was full."
     22 NO_CODE "code missing" "The bytes of an address that ran are not known: its file is missing, another one, or was never mapped in the recording."
@@ -114,7 +117,7 @@ pub enum Status {
 }
 
 /// What a trace is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
     /// The instructions whose address is in this range.
     Region {
@@ -141,7 +144,7 @@ impl Form {
 }
 
 /// How the instructions were seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tier {
     /// Nothing was recorded: see the trace's skip reason.
     None,
@@ -170,7 +173,7 @@ impl Tier {
 }
 
 /// How a step is joined to the one before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Link {
     /// It is the successor of the one before.
     Flow,
@@ -178,12 +181,14 @@ pub enum Link {
     Back,
     /// The call before it was left at full speed, and came back here, behind itself.
     Over,
+    /// What was left at full speed called the traced function again, at its beginning.
+    Again,
     /// The scope's own code (a scope opened or closed within this one) ran untraced before it.
     Own,
 }
 
 /// One instruction that ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Index into [`Trace::code`].
     pub code: u32,
@@ -196,7 +201,7 @@ pub struct Step {
 }
 
 /// An instruction as it was when it ran. Code that changes has more than one at its address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Code {
     /// Its address.
     pub addr: u64,
@@ -205,7 +210,7 @@ pub struct Code {
 }
 
 /// Something that is known about a trace beside its steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
     /// The next address was foretold at every stop, and came true.
     SuccessorsForetold,
@@ -263,7 +268,7 @@ impl Fact {
 }
 
 /// A thread or process that was started within a scope: it runs free, and is not followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Child {
     /// Its thread or process id, as the parent got it.
     pub tid: u32,
@@ -272,7 +277,7 @@ pub struct Child {
 }
 
 /// What ran at full speed under the watch of debug registers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallOuts {
     /// Calls that left the region and were not stepped.
     pub calls: u64,
@@ -283,7 +288,7 @@ pub struct CallOuts {
 }
 
 /// The trace of one pass of a scope.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
     /// What of it ran at full speed.
     pub call_outs: CallOuts,

@@ -33,7 +33,7 @@ pub fn check(trace: &Trace) -> Reasons {
     for pair in trace.steps.windows(2) {
         if let [before, after] = pair
             && let (Some(to), Some(from)) = (at(after), at(before))
-            && !joined(trace.form, (before, from), (after, to.addr), &mut calls)
+            && !joined(trace, (before, from), (after, to.addr), &mut calls)
         {
             reasons = reasons.with(Reasons::UNEXPLAINED);
         }
@@ -101,7 +101,7 @@ impl Calls {
 }
 
 fn joined(
-    form: Form,
+    trace: &Trace,
     (before, code): (&Step, Decoded),
     (after, addr): (&Step, u64),
     calls: &mut Calls,
@@ -112,7 +112,9 @@ fn joined(
     calls.follow(before, code);
     match after.link {
         Link::Flow => before.next == addr,
-        Link::Back => matches!(form, Form::Region { .. }) && !form.shows(before.next),
+        Link::Back => matches!(trace.form, Form::Region { .. }) && !trace.form.shows(before.next),
+        // Only what leads out can be followed by a call from outside.
+        Link::Again => trace.begin == Some(addr) && code.successors.fall.is_none(),
         // The scope's own code is entered by a call, direct or not.
         Link::Own | Link::Over => code.successors.fall.is_none(),
     }

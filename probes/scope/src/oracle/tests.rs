@@ -131,3 +131,23 @@ fn what_a_callee_jumped_to_comes_back_behind_the_call() {
     trace.code[0].bytes = vec![0xe9, 0xfb, 0x0f, 0, 0];
     assert_eq!(check(&trace), Reasons::UNEXPLAINED, "nothing was called");
 }
+
+#[test]
+fn a_callee_at_full_speed_calls_the_function_again_at_its_beginning_only() {
+    // 0x1000: call 0x2000, which calls 0x1000 again; 0x1005: ret, at first to where the callee goes on.
+    let mut trace = called_out(0x1005);
+    let (call, ret) = (trace.steps[0], trace.steps[1]);
+    let inner = Step {
+        link: Link::Again,
+        ..call
+    };
+    let inner_ret = Step {
+        next: 0x2010,
+        ..ret
+    };
+    trace.steps = vec![call, inner, inner_ret, ret];
+    trace.counted = 4;
+    assert_eq!(check(&trace), Reasons::NONE);
+    trace.begin = Some(0x1001);
+    assert_eq!(check(&trace), Reasons::UNEXPLAINED);
+}

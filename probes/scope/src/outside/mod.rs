@@ -1,0 +1,156 @@
+//! Scopes of another process: a small process of its own, the guardian, waits for calls of a function and steps them by
+//! ptrace. It never interrupts a thread, so that no system call returns anything else than it would have; and it may be
+//! killed at any moment without harm to the process.
+//!
+//! The guardian knows addresses only: what they mean is the tool's, which it talks to over two pipes.
+#![expect(
+    unsafe_code,
+    reason = "ptrace, perf events, and a handler for another process"
+)]
+mod breakpoint;
+mod handler;
+mod log;
+mod machine;
+pub mod message;
+mod process;
+mod record;
+mod run;
+mod sys;
+mod watch;
+
+use std::io::{self, BufRead, Write};
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+
+use message::{Arm, End, Order, Report};
+use sys::Tid;
+use watch::{Happened, Refusal, Watch};
+
+/// Guards one process until the calls that were asked for are recorded, or until the input ends. The last report says
+/// how it ended. To be run in a process of its own, with a single thread.
+///
+/// # Errors
+/// The tool does not speak as it should, or does not listen.
+pub fn guard(mut input: impl BufRead + AsFd, mut output: impl Write) -> Result<(), io::Error> {
+    sys::outlive_the_terminal();
+    let last = match session(&mut input, &mut output) {
+        Ok(last) => last,
+        Err(Trouble::Refused(Refusal { gate, why })) => Report::Refused { gate, why },
+        Err(Trouble::Pipe(error)) => return Err(error),
+    };
+    say(&mut output, &last)
+}
+
+enum Trouble {
+    Refused(Refusal),
+    Pipe(io::Error),
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+fn session(input: &mut (impl BufRead + AsFd), output: &mut impl Write) -> Result<Report, Trouble> {
+    let fd = input.as_fd().as_raw_fd();
+    let Some(Order::Seize { pid, held }) = hear(input)? else {
+        return Err(wrong_order());
+    };
+    let mut watch = Watch::seize(pid, held, fd)?;
+    let threads = watch.threads();
+    tell(output, &Report::Seized { threads })?;
+    let why = follow(&mut watch, input, output)?;
+    Ok(Report::Ended {
+        why,
+        passed: watch.passed,
+        late: watch.late,
+    })
+}
+
+fn follow(
+    watch: &mut Watch,
+    input: &mut (impl BufRead + AsFd),
+    output: &mut impl Write,
+) -> Result<End, Trouble> {
+    let mut calls = 0;
+    loop {
+        match watch.next()? {
+            Happened::Exited => return Ok(End::Exited),
+            Happened::Replaced => return Ok(End::Replaced),
+            Happened::Input => match hear(input)? {
+                None => return Ok(End::Asked),
+                Some(Order::Arm(arm)) => armed(watch, arm, output)?,
+                Some(_) => return Err(wrong_order()),
+            },
+            Happened::Began(tid) => {
+                tell(output, &Report::Began)?;
+                if !began(watch, tid, input, output)? {
+                    return Ok(End::Asked);
+                }
+            }
+            Happened::Called(tid, registers) => {
+                let call = record::call(watch, tid, *registers)?;
+                tell(output, &Report::Call(Box::new(call)))?;
+                calls += 1;
+                if calls >= watch.arm.calls {
+                    return Ok(End::Calls);
+                }
+                watch.trigger_all();
+            }
+        }
+    }
+}
+
+/// The program stands at its first instruction: what now? `false`: nobody asks any more.
+fn began(
+    watch: &mut Watch,
+    tid: Tid,
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+) -> Result<bool, Trouble> {
+    match hear(input)? {
+        None => return Ok(false),
+        Some(Order::Arm(arm)) => {
+            armed(watch, arm, output)?;
+            watch.resume(tid, 0)?;
+        }
+        Some(Order::Next) => watch.go_on_to_begin(tid)?,
+        Some(Order::Seize { .. }) => return Err(wrong_order()),
+    }
+    Ok(true)
+}
+
+fn armed(watch: &mut Watch, arm: Arm, output: &mut impl Write) -> Result<(), Trouble> {
+    watch.arm(arm)?;
+    let threads = watch.threads() - watch.blind;
+    tell(output, &Report::Armed { threads })
+}
+
+fn wrong_order() -> Trouble {
+    Trouble::Pipe(io::Error::new(
+        io::ErrorKind::InvalidData,
+        "an order out of turn",
+    ))
+}
+
+fn hear(input: &mut impl BufRead) -> Result<Option<Order>, Trouble> {
+    let mut line = String::new();
+    let got = input.read_line(&mut line).map_err(Trouble::Pipe)?;
+    if got == 0 {
+        return Ok(None);
+    }
+    let order = serde_json::from_str(&line).map_err(|error| Trouble::Pipe(error.into()))?;
+    Ok(Some(order))
+}
+
+fn tell(output: &mut impl Write, report: &Report) -> Result<(), Trouble> {
+    say(output, report).map_err(Trouble::Pipe)
+}
+
+fn say(output: &mut impl Write, report: &Report) -> io::Result<()> {
+    let mut line = serde_json::to_string(report)?;
+    line.push('\n');
+    output.write_all(line.as_bytes())?;
+    output.flush()
+}
