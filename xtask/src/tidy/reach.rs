@@ -32,6 +32,7 @@ const FENCES: &[Fence] = &[
             "probes/scope/src/step/",
             "probes/scope/src/callout/",
             "probes/scope/src/displaced/",
+            "probes/scope/src/outside/",
             "probes/scope/tests/",
             "probes/scope/examples/",
         ],
@@ -64,6 +65,7 @@ const UNSAFE: &[&str] = &[
     // Parts of the stepper: debug registers, and the copy that is run in place of the code.
     "probes/scope/src/callout/",
     "probes/scope/src/displaced/",
+    "probes/scope/src/outside/",
     // A call by address, which the surface offers as unsafe.
     "probes/scope/src/scope.rs",
     "probes/scope/src/elsewhere.rs",

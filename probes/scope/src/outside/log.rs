@@ -2,7 +2,10 @@
 use std::collections::HashMap;
 
 use crate::oracle;
-use crate::trace::{Code, Fact, Form, Link, Reasons, Step, Tier, Trace};
+use crate::trace::{CallOuts, Child, Code, Fact, Form, Link, Reasons, Step, Tier, Trace};
+
+/// Children that are named one by one.
+const MOST_CHILDREN: usize = 64;
 
 /// The trace of one call in the making.
 #[derive(Debug, Default)]
@@ -15,6 +18,9 @@ pub(super) struct Log {
     link: Option<Link>,
     facts: Vec<Fact>,
     unforetold: bool,
+    started: u64,
+    children: Vec<Child>,
+    pub(super) call_outs: u64,
     pub(super) traps: u64,
 }
 
@@ -76,6 +82,15 @@ impl Log {
         }
     }
 
+    /// A thread or process was started.
+    pub(super) fn started(&mut self, tid: u32, thread: bool) {
+        self.started += 1;
+        if self.children.len() < MOST_CHILDREN {
+            self.children.push(Child { tid, thread });
+        }
+        self.note(Fact::ChildrenNotFollowed);
+    }
+
     /// The trace, judged.
     pub(super) fn finish(self, begin: u64) -> Trace {
         let (mut verified, mut assumed) = (Vec::new(), Vec::new());
@@ -90,18 +105,24 @@ impl Log {
         assumed.push(Fact::CodeNotRacing);
         let end = self.steps.last().map(|step| step.next);
         let mut trace = Trace {
-            form: Form::Call,
             tier: Tier::Ptrace,
             skip_reason: None,
+            call_outs: CallOuts {
+                calls: self.call_outs,
+                ..CallOuts::default()
+            },
             begin: Some(begin),
             end,
             steps: self.steps,
             code: self.code,
             counted: self.counted,
             traps: self.traps,
+            started: self.started,
+            not_followed: self.children,
             reasons: self.reasons,
             verified,
             assumed,
+            ..Trace::skipped(Form::Call, String::new())
         };
         // Where it was cut, the last instruction may not have run.
         if trace.reasons.is_empty() {

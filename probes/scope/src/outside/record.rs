@@ -301,6 +301,7 @@ impl<'w> Recorder<'w> {
     /// A callee came back behind its call.
     pub(super) fn back(&mut self, registers: Registers) -> Go {
         self.log.note(Fact::CallOutsReturned);
+        self.log.call_outs += 1;
         self.log.join(Link::Over);
         self.before = None;
         Go::On(registers)

@@ -4,7 +4,7 @@ use super::breakpoint::{Breakpoint, Wait};
 use super::record::{Frame, Go, Recorder};
 use super::sys::{self, Registers, Stop};
 use super::watch::{Refusal, is_trigger, trap_number};
-use crate::trace::{Fact, Reasons};
+use crate::trace::Reasons;
 
 /// The breakpoint at the address where the thread is to come back to.
 const OVER: u8 = 1;
@@ -78,9 +78,6 @@ impl Recorder<'_> {
         if number == RT_SIGPROCMASK && registers.r10 == SIGNAL_SET_BYTES {
             return self.mask(registers, fall);
         }
-        if FORKS.contains(&number) {
-            self.log.note(Fact::ChildrenNotFollowed);
-        }
         let goal = Goal {
             rip: fall,
             rsp: registers.rsp,
@@ -89,7 +86,24 @@ impl Recorder<'_> {
         let since = sys::now_ns();
         let ran = self.run_to(goal)?;
         self.native_since(since);
+        if let Ran::There(behind) = &ran
+            && FORKS.contains(&number)
+            && let Ok(child) = u32::try_from(behind.rax)
+        {
+            self.log.started(child, self.is_thread(registers));
+        }
         Ok(self.arrived(ran, fall, Reasons::SYSTEM_CALL))
+    }
+
+    /// Whether a `clone` makes a thread, by its flags.
+    fn is_thread(&self, registers: &Registers) -> bool {
+        const CLONE_THREAD: u64 = 0x1_0000;
+        let flags = match registers.rax {
+            56 => registers.rdi,
+            435 => sys::read_word(self.tid, registers.rdi).unwrap_or(0),
+            _ => 0,
+        };
+        flags & CLONE_THREAD != 0
     }
 
     /// A string instruction with all its repetitions.
