@@ -22,7 +22,7 @@ pub const SEGMENT_VERSION: u16 = 1;
 /// Name of the memory file, as it stands in `/proc/PID/maps` behind `memfd:`.
 pub const MEMORY_NAME: &str = "scalpel-segment";
 
-/// Slots of a ring lane that are kept free for `Lost` events.
+/// Slots of a ring lane that are kept free beside those for the ends of its open calls: ends come from other lanes too.
 pub const LOST_SLOTS: u64 = 8;
 
 /// `cpu` of an event whose writer did not read the processor's number.
@@ -143,8 +143,8 @@ pub struct Header {
 /// A single-producer ring of [`Event`]s, or counters; its memory lies elsewhere in the segment.
 ///
 /// Event number `n` (from 0) stands in slot `n % slots`. The producer writes the slot, then stores `head` (release); the
-/// collector loads `head` (acquire), reads, and stores `tail` (release). A call is let in only while more than
-/// [`LOST_SLOTS`] + min(`open`, `slots / 2`) slots are free, so that its end finds room; whole calls are lost, never halves.
+/// collector loads `head` (acquire), reads, and stores `tail` (release). A call is let in only while [`LOST_SLOTS`] +
+/// min(`open`, `slots / 2`) + 3 slots are free: for a `Lost` event before it, itself, and its end. Whole calls are lost.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct Lane {

@@ -43,7 +43,7 @@ fn used(repo: &Repo, package: &Package, dependency: &Dependency) -> bool {
     let folder = format!("{}/", package.folder);
     repo.rust_under(&folder).any(|file| {
         if dependency.dev {
-            file.text.contains(&word)
+            file.text.contains(renamed(&word))
         } else {
             names_crate(&file.tokens(), renamed(&word))
         }
@@ -67,6 +67,7 @@ fn names_crate(list: &[Token], word: &str) -> bool {
 fn renamed(word: &str) -> &str {
     match word {
         "perf_event2" => "perf_event",
+        "scalpel_probe" => "scalpel",
         other => other,
     }
 }

@@ -29,6 +29,7 @@ const FENCES: &[Fence] = &[
             "scalpel-user/src/kernel/",
             // Signals by their numbers.
             "scalpel-user/src/record/stop.rs",
+            "probes/core/examples/",
             "probes/scope/src/step/",
             "probes/scope/src/callout/",
             "probes/scope/src/displaced/",
@@ -58,6 +59,7 @@ const FENCES: &[Fence] = &[
 
 /// Where `unsafe` may stand.
 const UNSAFE: &[&str] = &[
+    "probes/core/",
     "scalpel-user/src/kernel/",
     "scalpel-ebpf/",
     "tests/fixtures/",
