@@ -9,8 +9,11 @@ mod backend;
 mod step;
 
 pub mod decode;
+mod distinct;
+mod elf;
 pub mod flow;
 pub mod handles;
+pub mod lbr;
 mod maps;
 pub mod oracle;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -21,8 +24,10 @@ pub mod outside;
 )]
 mod predict;
 mod probes;
+pub mod pt;
 pub mod render;
 mod scope;
+pub mod sink;
 mod site;
 pub mod symbol;
 pub mod trace;

@@ -44,6 +44,7 @@ reasons! {
     23 NO_SYNC "no synchronisation point" "Trace before the first synchronisation point, or between an error and the next one, cannot be decoded."
     24 OPEN_END "open end" "The recording begins or ends in the middle of the flow."
     25 SAMPLED "sampled" "Branch records are samples: what ran between them is not known."
+    27 GAP "gap" "Something that ran between two steps is missing."
     26 SIDEBAND "side band" "What tells which thread ran, or what was mapped where, is missing, or lost in part."
     30 SUSPENDED "async suspend" "The code inside was suspended (an await); what the thread ran from there on is not its own."
 }
@@ -185,6 +186,10 @@ pub enum Link {
     Again,
     /// The scope's own code (a scope opened or closed within this one) ran untraced before it.
     Own,
+    /// An interrupt or exception, which the trace itself tells of, led here.
+    Interrupt,
+    /// What ran before it is missing.
+    Gap,
 }
 
 /// One instruction that ran.
@@ -236,6 +241,16 @@ pub enum Fact {
     Unwound,
     /// While the thread ran at full speed it can have entered the region by its entries alone, which were watched.
     EnteredAtEntries,
+    /// Each instruction is followed by one that it can lead to.
+    SuccessorsAllowed,
+    /// Two decoders of instructions agree on every block.
+    BlocksAgree,
+    /// Every return led to where its call came from.
+    ReturnsAnswerCalls,
+    /// Some returns led elsewhere: `longjmp`, a switch of stacks, an address that was pushed, a probe's trampoline.
+    ReturnsElsewhere,
+    /// The code is that of files or copies, which were the same when it ran.
+    CodeAsGiven,
 }
 
 impl Fact {
@@ -263,6 +278,13 @@ impl Fact {
                 "outside the region, the thread ran at full speed; the region's entries were watched"
             }
             Self::ChildrenNotFollowed => "threads and processes started inside are not followed",
+            Self::SuccessorsAllowed => "each instruction is followed by one that it can lead to",
+            Self::BlocksAgree => "two decoders of instructions agree on every block",
+            Self::ReturnsAnswerCalls => "every return led to where its call came from",
+            Self::ReturnsElsewhere => {
+                "returns that led elsewhere than their calls say were longjmp, a switch of stacks, a pushed address or a probe"
+            }
+            Self::CodeAsGiven => "the files and copies that the code was read from are what ran",
         }
     }
 }

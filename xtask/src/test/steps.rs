@@ -24,7 +24,7 @@ pub(super) fn run(step: Step, yes: bool) -> Result<Counts> {
             Counts::failed()
         }),
         Step::Clippy => clippy(),
-        Step::Unit => unit(),
+        Step::Unit => unit(yes),
         Step::Docs => docs::run(),
         Step::Fixtures => fixtures(yes),
         Step::Kernel => kernel(),
@@ -58,7 +58,11 @@ fn clippy() -> Result<Counts> {
     Ok(counts)
 }
 
-fn unit() -> Result<Counts> {
+fn unit(yes: bool) -> Result<Counts> {
+    if cmd::is_root() {
+        // Loaded at run time by what decodes Intel PT.
+        apt::ensure(&["libipt2"], "the decoder of Intel PT", yes)?;
+    }
     tests(
         cmd::cargo()
             .args(["test", "--locked", "--no-fail-fast"])

@@ -34,6 +34,7 @@ const FENCES: &[Fence] = &[
             "probes/scope/src/callout/",
             "probes/scope/src/displaced/",
             "probes/scope/src/outside/",
+            "probes/scope/src/pt/",
             "probes/scope/tests/",
             "probes/scope/examples/",
         ],
@@ -68,6 +69,7 @@ const UNSAFE: &[&str] = &[
     "probes/scope/src/callout/",
     "probes/scope/src/displaced/",
     "probes/scope/src/outside/",
+    "probes/scope/src/pt/",
     // A call by address, which the surface offers as unsafe.
     "probes/scope/src/scope.rs",
     "probes/scope/src/elsewhere.rs",

@@ -1,10 +1,10 @@
 //! Whether a trace can be what ran: every transition is explained, or a reason is set.
 //! One oracle for all tiers; it knows the steps and the code bytes, and nothing of how they were seen.
 use crate::flow::{self, Successors};
-use crate::trace::{Form, Link, Reasons, Step, Trace};
+use crate::trace::{Code, Form, Link, Reasons, Step, Trace};
 
 /// What the bytes of one distinct instruction say.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Decoded {
     addr: u64,
     successors: Successors,
@@ -17,39 +17,113 @@ struct Decoded {
 /// The reasons that the trace itself gives to doubt it.
 #[must_use]
 pub fn check(trace: &Trace) -> Reasons {
-    let decoded: Vec<Option<Decoded>> = trace.code.iter().map(explain).collect();
-    let at = |step: &Step| {
-        let index = usize::try_from(step.code).ok()?;
-        decoded.get(index).copied().flatten()
-    };
-    let mut reasons = Reasons::NONE;
+    let mut meanings = Meanings::default();
+    for code in &trace.code {
+        meanings.learn(code);
+    }
+    let mut judge = Judge::new(trace.form);
     for step in &trace.steps {
-        reasons = reasons.with(match at(step) {
-            None => Reasons::DECODE,
-            Some(code) => own(step, code),
-        });
+        judge.step(&meanings, step);
     }
-    let mut calls = Calls::default();
-    for pair in trace.steps.windows(2) {
-        if let [before, after] = pair
-            && let (Some(to), Some(from)) = (at(after), at(before))
-            && !joined(trace, (before, from), (after, to.addr), &mut calls)
-        {
-            reasons = reasons.with(Reasons::UNEXPLAINED);
-        }
-    }
-    let first = trace.steps.first().and_then(at).map(|code| code.addr);
-    if first != trace.begin || trace.steps.last().map(|step| step.next) != trace.end {
-        reasons = reasons.with(Reasons::UNEXPLAINED);
-    }
-    let counted: u64 = trace.steps.iter().map(|step| u64::from(step.count)).sum();
-    if counted != trace.counted {
-        reasons = reasons.with(Reasons::COUNT);
-    }
-    reasons
+    judge.verdict(trace.begin, trace.end, trace.counted)
 }
 
-fn explain(code: &crate::trace::Code) -> Option<Decoded> {
+/// What the bytes of the distinct instructions say, by index.
+#[derive(Clone, Debug, Default)]
+pub struct Meanings(Vec<Option<Decoded>>);
+
+impl Meanings {
+    /// Learns the next distinct instruction.
+    pub fn learn(&mut self, code: &Code) {
+        self.0.push(explain(code));
+    }
+
+    fn of(&self, step: &Step) -> Option<Decoded> {
+        let index = usize::try_from(step.code).ok()?;
+        self.0.get(index).copied().flatten()
+    }
+}
+
+/// Judges the steps of one flow as they come.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    form: Form,
+    begin: Option<Option<u64>>,
+    last: Option<(Step, Option<Decoded>)>,
+    calls: Calls,
+    counted: u64,
+    reasons: Reasons,
+}
+
+impl Judge {
+    /// Before the first step.
+    #[must_use]
+    pub fn new(form: Form) -> Self {
+        Self {
+            form,
+            begin: None,
+            last: None,
+            calls: Calls::default(),
+            counted: 0,
+            reasons: Reasons::NONE,
+        }
+    }
+
+    /// The next step.
+    pub fn step(&mut self, meanings: &Meanings, step: &Step) {
+        let code = meanings.of(step);
+        let addr = code.map(|code| code.addr);
+        self.add(code.map_or(Reasons::DECODE, |code| own(step, code)));
+        if let (Some((before, Some(from))), Some(addr)) = (&self.last, addr)
+            && !joined(
+                (self.form, self.begin.flatten()),
+                (before, *from),
+                (step, addr),
+                &mut self.calls,
+            )
+        {
+            self.add(Reasons::UNEXPLAINED);
+        }
+        if step.link == Link::Gap {
+            self.add(Reasons::GAP);
+        }
+        self.begin.get_or_insert(addr);
+        self.counted += u64::from(step.count);
+        self.last = Some((*step, code));
+    }
+
+    /// The reasons to doubt the flow: it has to begin and end where it is known to, and to be as long as was counted.
+    #[must_use]
+    pub fn verdict(&self, begin: Option<u64>, end: Option<u64>, counted: u64) -> Reasons {
+        let mut reasons = self.reasons;
+        let last = self.last.as_ref().map(|(step, _)| step.next);
+        if self.begin.flatten() != begin || last != end {
+            reasons = reasons.with(Reasons::UNEXPLAINED);
+        }
+        if self.counted != counted {
+            reasons = reasons.with(Reasons::COUNT);
+        }
+        reasons
+    }
+
+    /// The reasons so far.
+    #[must_use]
+    pub fn doubts(&self) -> Reasons {
+        self.reasons
+    }
+
+    /// How many returns led elsewhere than the calls before them say.
+    #[must_use]
+    pub fn returns_elsewhere(&self) -> u64 {
+        self.calls.elsewhere
+    }
+
+    fn add(&mut self, reasons: Reasons) {
+        self.reasons = self.reasons.with(reasons);
+    }
+}
+
+fn explain(code: &Code) -> Option<Decoded> {
     let instruction = flow::decode(code.addr, &code.bytes)?;
     (instruction.len() == code.bytes.len()).then(|| Decoded {
         addr: code.addr,
@@ -71,19 +145,33 @@ fn own(step: &Step, code: Decoded) -> Reasons {
     }
 }
 
+/// Most calls that are remembered: those of a recursion that never ends are forgotten from the outermost on.
+const DEEPEST: usize = 1 << 12;
+
 /// Where calls that were followed come back to.
-#[derive(Default)]
-struct Calls(Vec<u64>);
+#[derive(Clone, Debug, Default)]
+struct Calls {
+    open: std::collections::VecDeque<u64>,
+    elsewhere: u64,
+}
 
 impl Calls {
     fn follow(&mut self, step: &Step, code: Decoded) {
         if let Some(behind) = code.behind {
-            self.0.push(behind);
-        } else if code.returns
-            && let Some(place) = self.0.iter().rposition(|behind| *behind == step.next)
-        {
-            self.0.truncate(place);
+            if self.open.len() == DEEPEST {
+                self.open.pop_front();
+            }
+            self.open.push_back(behind);
+        } else if code.returns && !self.open.is_empty() {
+            match self.place(step.next) {
+                Some(place) => self.open.truncate(place),
+                None => self.elsewhere += 1,
+            }
         }
+    }
+
+    fn place(&self, addr: u64) -> Option<usize> {
+        self.open.iter().rposition(|behind| *behind == addr)
     }
 
     /// A callee that ran at full speed came back to `addr`: behind the call that led to it, or behind the one whose
@@ -92,8 +180,8 @@ impl Calls {
         match code.behind {
             Some(behind) => behind == addr,
             None => {
-                let place = self.0.iter().rposition(|behind| *behind == addr);
-                self.0.truncate(place.unwrap_or(self.0.len()));
+                let place = self.place(addr);
+                self.open.truncate(place.unwrap_or(self.open.len()));
                 place.is_some()
             }
         }
@@ -101,7 +189,7 @@ impl Calls {
 }
 
 fn joined(
-    trace: &Trace,
+    (form, begin): (Form, Option<u64>),
     (before, code): (&Step, Decoded),
     (after, addr): (&Step, u64),
     calls: &mut Calls,
@@ -112,11 +200,13 @@ fn joined(
     calls.follow(before, code);
     match after.link {
         Link::Flow => before.next == addr,
-        Link::Back => matches!(trace.form, Form::Region { .. }) && !trace.form.shows(before.next),
+        Link::Back => matches!(form, Form::Region { .. }) && !form.shows(before.next),
         // Only what leads out can be followed by a call from outside.
-        Link::Again => trace.begin == Some(addr) && code.successors.fall.is_none(),
+        Link::Again => begin == Some(addr) && code.successors.fall.is_none(),
         // The scope's own code is entered by a call, direct or not.
         Link::Own | Link::Over => code.successors.fall.is_none(),
+        // Told by the trace; a gap is a reason of its own.
+        Link::Interrupt | Link::Gap => true,
     }
 }
 

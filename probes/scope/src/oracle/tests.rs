@@ -1,5 +1,5 @@
 use super::*;
-use crate::trace::{Code, Fact, Tier};
+use crate::trace::{Fact, Tier};
 use proptest::prelude::*;
 
 /// A true trace of straight-line code with loops: block `b` of `n` nops ends in a jump to any other block.

@@ -1,0 +1,422 @@
+//! A stream of packets, decoded stretch by stretch from synchronisation point to synchronisation point, so that its
+//! length does not matter. It gives blocks and events to the flows, and asks its guide whose code it is reading.
+use std::rc::Rc;
+
+use super::decoder::{Block, Clock, Decoder, Event, Item, Processor, PtError};
+use super::flows::{Flows, Space, addresses};
+use crate::trace::Reasons;
+
+/// A synchronisation point.
+const PSB: [u8; 16] = [
+    2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
+];
+/// Bytes that are decoded at once.
+const STRETCH: usize = 8 << 20;
+/// Bytes without a synchronisation point that are given up.
+const HOPELESS: usize = 256 << 20;
+/// Blocks at the end of a stretch that may have to be cut.
+const HELD: usize = 1024;
+
+/// Tells whose code runs.
+pub trait Guide {
+    /// Time has come to `tsc`, as far as the trace tells, and `event` is next: what happened beside the trace up to there
+    /// holds now. Whether another stream comes before what follows.
+    fn advance(&mut self, tsc: Option<u64>, event: &Event, flows: &mut Flows<'_>) -> bool;
+
+    /// The address space that runs; `None` if it is not known, or not of interest.
+    fn space(&mut self) -> Option<Space<'_>>;
+}
+
+/// One code for all.
+pub struct Single<'n> {
+    image: Rc<super::Image>,
+    names: &'n mut dyn crate::symbol::Resolver,
+}
+
+impl std::fmt::Debug for Single<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Single")
+            .field("image", &self.image)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'n> Single<'n> {
+    /// This code, with these names.
+    pub fn new(image: super::Image, names: &'n mut dyn crate::symbol::Resolver) -> Self {
+        let image = Rc::new(image);
+        Self { image, names }
+    }
+}
+
+impl Guide for Single<'_> {
+    fn advance(&mut self, _tsc: Option<u64>, _event: &Event, _flows: &mut Flows<'_>) -> bool {
+        false
+    }
+
+    fn space(&mut self) -> Option<Space<'_>> {
+        Some(Space {
+            id: 0,
+            image: &self.image,
+            names: self.names,
+        })
+    }
+}
+
+/// How far a stream was decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It needs more bytes.
+    Hungry,
+    /// The guide wants to look elsewhere first.
+    Paused,
+}
+
+/// Packets as they come.
+#[derive(Debug)]
+pub struct Stream {
+    processor: Option<Processor>,
+    clock: Clock,
+    bytes: Vec<u8>,
+    stretch: usize,
+    /// Whether the bytes begin at a synchronisation point where the stretch before them was cut.
+    joined: bool,
+    running: Option<Run>,
+}
+
+impl Stream {
+    /// A stream that this processor wrote.
+    #[must_use]
+    pub fn new(processor: Option<Processor>, clock: Clock) -> Self {
+        Self {
+            processor,
+            clock,
+            bytes: Vec::new(),
+            stretch: STRETCH,
+            joined: false,
+            running: None,
+        }
+    }
+
+    /// Decodes `stretch` bytes at once; the result is the same.
+    #[must_use]
+    pub fn in_stretches_of(self, stretch: usize) -> Self {
+        Self { stretch, ..self }
+    }
+
+    /// The next bytes: a part of the stream, the best of at most [`Self::appetite`].
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// How many more bytes it takes to go on.
+    #[must_use]
+    pub fn appetite(&self) -> usize {
+        self.stretch.saturating_sub(self.bytes.len()).max(1 << 16)
+    }
+
+    /// Decodes everything at once.
+    ///
+    /// # Errors
+    /// libipt is not there, or has no memory.
+    pub fn all(
+        &mut self,
+        bytes: &[u8],
+        guide: &mut dyn Guide,
+        flows: &mut Flows<'_>,
+    ) -> Result<(), String> {
+        for part in bytes.chunks(self.stretch.max(1)) {
+            self.push(part);
+            while self.run(false, guide, flows)? == State::Paused {}
+        }
+        while self.run(true, guide, flows)? == State::Paused {}
+        Ok(())
+    }
+
+    /// Decodes what is there; `last`: no more bytes come, or some are missing behind them.
+    ///
+    /// # Errors
+    /// libipt is not there, or has no memory.
+    pub fn run(
+        &mut self,
+        last: bool,
+        guide: &mut dyn Guide,
+        flows: &mut Flows<'_>,
+    ) -> Result<State, String> {
+        loop {
+            let mut run = match self.running.take() {
+                Some(run) => run,
+                None => match self.stretch(last, flows)? {
+                    Some(run) => run,
+                    None => return Ok(State::Hungry),
+                },
+            };
+            if run.go(guide, flows) == State::Paused {
+                self.running = Some(run);
+                return Ok(State::Paused);
+            }
+        }
+    }
+
+    /// The next stretch, if there is one.
+    fn stretch(&mut self, last: bool, flows: &mut Flows<'_>) -> Result<Option<Run>, String> {
+        let joined = self.joined;
+        let (bytes, next) = if last {
+            self.joined = false;
+            (std::mem::take(&mut self.bytes), Next::Nothing)
+        } else if self.bytes.len() < self.stretch {
+            return Ok(None);
+        } else {
+            match last_psb(&self.bytes) {
+                Some((place, ip)) => {
+                    let rest = self.bytes.split_off(place);
+                    self.joined = true;
+                    (std::mem::replace(&mut self.bytes, rest), Next::Psb(ip))
+                }
+                None if self.bytes.len() < HOPELESS => return Ok(None),
+                None => {
+                    self.joined = false;
+                    (std::mem::take(&mut self.bytes), Next::Loss)
+                }
+            }
+        };
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        if !starts_with_psb(&bytes) {
+            flows.doubt(Reasons::NO_SYNC);
+        }
+        let mut decoder = Decoder::new(bytes, self.processor, self.clock)?;
+        if let Next::Psb(Some(_)) = next {
+            decoder.follow_beyond(HELD);
+        }
+        if !decoder.synchronise() {
+            flows.gap(Reasons::NO_SYNC);
+        }
+        Ok(Some(Run {
+            decoder,
+            next,
+            held: Vec::new(),
+            joined,
+            deferred: None,
+        }))
+    }
+}
+
+/// What stands behind a stretch.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// The end of the stream.
+    Nothing,
+    /// A synchronisation point, with the address of its next instruction if tracing is on there.
+    Psb(Option<u64>),
+    /// Bytes that cannot be decoded.
+    Loss,
+}
+
+/// One stretch's blocks and events on their way to the flows.
+#[derive(Debug)]
+struct Run {
+    decoder: Decoder,
+    next: Next,
+    /// Blocks since the last event: those at the end are foretold, not told by packets.
+    held: Vec<Block>,
+    /// The stretch goes on where the one before it was cut.
+    joined: bool,
+    /// The event before which the guide looked elsewhere.
+    deferred: Option<Event>,
+}
+
+impl Run {
+    fn go(&mut self, guide: &mut dyn Guide, flows: &mut Flows<'_>) -> State {
+        if let Some(event) = self.deferred.take() {
+            flows.event(event);
+        }
+        loop {
+            if let Some(space) = guide.space() {
+                self.decoder.set_image(space.image);
+            }
+            match self.decoder.item() {
+                Item::Block(block) => self.block(block, guide, flows),
+                Item::Event(event, tsc) => {
+                    if self.event(event, tsc, guide, flows) {
+                        return State::Paused;
+                    }
+                }
+                Item::Error(error) => {
+                    self.error(error, guide, flows);
+                    if !self.decoder.synchronise() {
+                        break;
+                    }
+                }
+                Item::End => break,
+            }
+        }
+        match self.next {
+            Next::Psb(Some(ip)) => self.cut_at(ip, guide, flows),
+            Next::Psb(None) | Next::Nothing => self.release(guide, flows),
+            Next::Loss => {
+                self.release(guide, flows);
+                flows.gap(Reasons::NO_SYNC);
+            }
+        }
+        State::Hungry
+    }
+
+    fn block(&mut self, block: Block, guide: &mut dyn Guide, flows: &mut Flows<'_>) {
+        self.joined = false;
+        if self.held.len() >= 2 * HELD {
+            let rest = self.held.split_off(HELD);
+            self.release(guide, flows);
+            self.held = rest;
+        }
+        self.held.push(block);
+    }
+
+    /// Whether the guide wants to look elsewhere.
+    fn event(
+        &mut self,
+        event: Event,
+        tsc: Option<u64>,
+        guide: &mut dyn Guide,
+        flows: &mut Flows<'_>,
+    ) -> bool {
+        self.release(guide, flows);
+        let pause = guide.advance(tsc, &event, flows);
+        // The same flow goes on at the point where the stretches meet.
+        let meeting = self.joined && matches!(event, Event::Enabled { status: true, .. });
+        match (meeting, pause) {
+            (true, _) => {}
+            (false, true) => self.deferred = Some(event),
+            (false, false) => flows.event(event),
+        }
+        pause
+    }
+
+    fn error(&mut self, error: PtError, guide: &mut dyn Guide, flows: &mut Flows<'_>) {
+        self.release(guide, flows);
+        self.joined = false;
+        match error {
+            PtError::NoCode => flows.no_code(),
+            PtError::Broken(_) => flows.gap(Reasons::DECODE.with(Reasons::NO_SYNC)),
+        }
+    }
+
+    fn release(&mut self, guide: &mut dyn Guide, flows: &mut Flows<'_>) {
+        if let Some(mut space) = guide.space() {
+            for block in &self.held {
+                flows.block(&mut space, block);
+            }
+        }
+        self.held.clear();
+    }
+
+    /// The decoder followed straight lines beyond the last packet; the next stretch begins at `ip`, which stands on that
+    /// line: the blocks are cut there.
+    fn cut_at(&mut self, ip: u64, guide: &mut dyn Guide, flows: &mut Flows<'_>) {
+        if let Some(image) = guide.space().map(|space| Rc::clone(space.image)) {
+            cut(&mut self.held, &image, ip);
+        }
+        self.release(guide, flows);
+    }
+}
+
+/// Takes the instruction at `ip`, and what follows it, off the straight line at the end of `blocks`.
+fn cut(blocks: &mut Vec<Block>, image: &super::Image, ip: u64) {
+    for place in (0..blocks.len()).rev() {
+        let Some(block) = blocks.get(place).copied() else {
+            return;
+        };
+        let all = addresses(image, &block);
+        // The very last instruction may wait for a packet; any other that needs one ends the line.
+        let waits = usize::from(place + 1 == blocks.len());
+        let told = all.iter().rev().skip(waits).position(|(_, needs)| *needs);
+        let line = told.map_or(0, |behind| all.len() - waits - behind);
+        let found = all.iter().skip(line).position(|(addr, _)| *addr == ip);
+        if let Some(at) = found {
+            blocks.truncate(place);
+            blocks.extend(shortened(&block, line + at, &all));
+            return;
+        }
+        if told.is_some() {
+            return;
+        }
+    }
+}
+
+/// The first `count` instructions of a block; `None` of none.
+fn shortened(block: &Block, count: usize, all: &[(u64, bool)]) -> Option<Block> {
+    let (end_ip, _) = all.get(count.checked_sub(1)?)?;
+    Some(Block {
+        end_ip: *end_ip,
+        instructions: u16::try_from(count).ok()?,
+        ..*block
+    })
+}
+
+fn starts_with_psb(bytes: &[u8]) -> bool {
+    // Padding may stand before it.
+    let begin = bytes.iter().position(|byte| *byte != 0).unwrap_or(0);
+    bytes
+        .get(begin..)
+        .is_some_and(|rest| rest.starts_with(&PSB))
+}
+
+/// Where the last whole synchronisation point stands, but for one at the beginning, and the address that it gives, if
+/// tracing is on there.
+fn last_psb(bytes: &[u8]) -> Option<(usize, Option<u64>)> {
+    let windows = bytes.windows(PSB.len()).enumerate().skip(1).rev();
+    windows
+        .filter(|(_, window)| *window == PSB)
+        .find_map(|(place, _)| Some((place, psb_ip(bytes.get(place..)?)?)))
+}
+
+/// The address that a synchronisation point gives, if tracing is on there; `None` if it is not whole.
+fn psb_ip(bytes: &[u8]) -> Option<Option<u64>> {
+    let mut at = PSB.len();
+    loop {
+        let rest = bytes.get(at..)?;
+        at += match rest {
+            [0x02, 0x23, ..] => return Some(None),
+            // FUP: the address is never compressed against another here.
+            [byte, ..] if byte & 0x1f == 0x1d => return fup(rest).map(Some),
+            [0x00, ..] => 1,
+            [0x99, ..] => 2,
+            // TSC
+            [0x19, ..] => 8,
+            // MTC
+            [0x59, ..] => 2,
+            // CBR, PIP, TMA, VMCS, MNT
+            [0x02, 0x03, ..] => 4,
+            [0x02, 0x43, ..] => 8,
+            [0x02, 0x73 | 0xc8, ..] => 7,
+            [0x02, 0xc3, 0x88, ..] => 11,
+            // CYC: goes on as long as its bits say.
+            [byte, more @ ..] if byte & 3 == 3 => {
+                let long = more.iter().take_while(|byte| **byte & 1 != 0).count();
+                if byte & 4 == 0 { 1 } else { 2 + long }
+            }
+            _ => return None,
+        };
+    }
+}
+
+fn fup(bytes: &[u8]) -> Option<u64> {
+    let (byte, rest) = bytes.split_first()?;
+    let len = match byte >> 5 {
+        1 => 2,
+        2 => 4,
+        3 | 4 => 6,
+        6 => 8,
+        _ => return None,
+    };
+    let mut word = [0; 8];
+    word.get_mut(..len)?.copy_from_slice(rest.get(..len)?);
+    let ip = u64::from_le_bytes(word);
+    let sign_extended = (ip as i64) << 16 >> 16;
+    Some(if byte >> 5 == 3 {
+        sign_extended as u64
+    } else {
+        ip
+    })
+}
