@@ -151,7 +151,7 @@ pub enum Tier {
     None,
     /// EFLAGS.TF and SIGTRAP in the process itself.
     SingleStep,
-    /// PTRACE_SINGLESTEP by another process.
+    /// `PTRACE_SINGLESTEP` by another process.
     Ptrace,
     /// Intel Processor Trace.
     IntelPt,

@@ -40,7 +40,7 @@ impl<'a> Bytes<'a> {
     }
 
     /// The number that ends `behind` words before the end.
-    pub(super) fn from_end(&self, behind: usize) -> Option<u64> {
+    pub(super) fn word_from_end(&self, behind: usize) -> Option<u64> {
         let end = self.0.len().checked_sub(8 * behind)?;
         let bytes = self.0.get(end.checked_sub(8)?..end)?;
         bytes.try_into().ok().map(u64::from_le_bytes)

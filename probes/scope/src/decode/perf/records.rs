@@ -131,7 +131,7 @@ impl SampleId {
         let mut behind = 0;
         let mut word = |bit: u64| {
             let set = attr.sample_type & bit != 0;
-            let word = body.from_end(behind).filter(|_| set);
+            let word = body.word_from_end(behind).filter(|_| set);
             behind += usize::from(set);
             word
         };
