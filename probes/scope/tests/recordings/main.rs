@@ -5,10 +5,11 @@
     clippy::unwrap_used,
     clippy::undocumented_unsafe_blocks,
     clippy::indexing_slicing,
+    clippy::print_stderr,
     reason = "a check may end the test, and the truth of a path is stepped code"
 )]
 #[path = "../shapes/code.rs"]
-#[allow(dead_code, reason = "other suites use the rest of it")]
+#[expect(dead_code, reason = "other suites use the rest of it")]
 mod code;
 mod figures;
 mod mutations;

@@ -71,7 +71,7 @@ fn path(trace: &Trace) -> Vec<u64> {
 
 /// Traces of random programs, with the packets in every shape.
 fn each(programs: usize, mut see: impl FnMut(&Trace, Shape, &[u8])) {
-    let mut dice = programs::Dice(0x0dd5_1eed_0f_c0de);
+    let mut dice = programs::Dice(0x000d_d51e_ed0f_c0de);
     let buffer = code::memory() as u64;
     let memory = code::memory();
     for _ in 0..programs {
