@@ -276,6 +276,12 @@ int32_t scalpel_scope_call(const struct scalpel_scope_request *request,
                            uint64_t *result,
                            struct scalpel_trace **trace);
 
+// The scopes of this thread stand still until `resume`: the code of a binding is in no trace. Pairs nest.
+void scalpel_scope_pause(void);
+
+// Ends the last pause of this thread.
+void scalpel_scope_resume(void);
+
 // The range of the function that holds `address`, by the symbols of its file; `NO_SYMBOL` if they do not tell.
 //
 // # Safety

@@ -117,6 +117,18 @@ pub unsafe extern "C" fn scalpel_scope_call(
     code
 }
 
+/// The scopes of this thread stand still until `resume`: the code of a binding is in no trace. Pairs nest.
+#[unsafe(no_mangle)]
+pub extern "C" fn scalpel_scope_pause() {
+    handles::pause();
+}
+
+/// Ends the last pause of this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn scalpel_scope_resume() {
+    handles::resume();
+}
+
 /// The range of the function that holds `address`, by the symbols of its file; `NO_SYMBOL` if they do not tell.
 ///
 /// # Safety

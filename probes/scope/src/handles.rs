@@ -1,5 +1,6 @@
 //! Scopes by number, for other languages: a handle is never used twice, so that a stale one is told from an open one, on
 //! whatever thread. Nothing here may panic or wait without end. It knows no language.
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
@@ -37,7 +38,12 @@ impl Handle {
     }
 }
 
-/// The code of a binding is in no trace: while one of these lives, this thread is not stepped.
+thread_local! {
+    /// How many pauses of this thread are not over.
+    static PAUSES: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The code of a binding is in no trace: while one of these lives, its thread is not stepped. They nest.
 #[derive(Debug)]
 pub struct Pause(());
 
@@ -46,7 +52,7 @@ impl Pause {
     #[inline(always)]
     #[must_use]
     pub fn begin() -> Self {
-        step::pause();
+        pause();
         Self(())
     }
 }
@@ -54,6 +60,25 @@ impl Pause {
 impl Drop for Pause {
     #[inline(always)]
     fn drop(&mut self) {
+        resume();
+    }
+}
+
+/// As [`Pause::begin`], for languages that have no destructors: one [`resume`] on the same thread for each.
+#[inline(always)]
+pub fn pause() {
+    step::pause();
+    PAUSES.with(|pauses| pauses.set(pauses.get().saturating_add(1)));
+}
+
+/// Ends the last pause; the scopes of this thread go on when none is left.
+#[inline(always)]
+pub fn resume() {
+    let left = PAUSES.with(|pauses| {
+        pauses.set(pauses.get().saturating_sub(1));
+        pauses.get()
+    });
+    if left == 0 {
         step::resume();
     }
 }

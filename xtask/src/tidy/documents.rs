@@ -116,15 +116,24 @@ fn leads_somewhere(repo: &Repo, folder: &str, target: &str) -> bool {
     if target.contains("://") {
         return true;
     }
-    let path = if folder.is_empty() {
-        target.to_owned()
-    } else {
-        format!("{folder}/{target}")
-    };
-    let prefix = format!("{}/", path.trim_end_matches('/'));
+    let path = joined(folder, target);
+    let prefix = format!("{path}/");
     repo.files
         .iter()
         .any(|file| file.path == path || file.path.starts_with(&prefix))
+}
+
+/// `a/b` and `../c/d` -> `a/c/d`.
+fn joined(folder: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            name => parts.push(name),
+        }
+    }
+    parts.join("/")
 }
 
 #[cfg(test)]
@@ -170,7 +179,16 @@ mod tests {
                 "[b](b.md) [c](https://c) [d](#d)\n[e](gone.md#x)",
             ),
             ("docs/b.md", ""),
+            (
+                "probes/c/README.md",
+                "[b](../../docs/b.md) [d](../d)\n[e](../docs/b.md)",
+            ),
+            ("probes/d/README.md", ""),
         ];
-        expect(check, &files, &[("docs/a.md", 2)]);
+        expect(
+            check,
+            &files,
+            &[("docs/a.md", 2), ("probes/c/README.md", 2)],
+        );
     }
 }

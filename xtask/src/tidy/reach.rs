@@ -74,8 +74,9 @@ const UNSAFE: &[&str] = &[
     "probes/scope/src/scope.rs",
     "probes/scope/src/elsewhere.rs",
     "probes/scope/src/handles.rs",
-    // The border to C.
+    // The borders to C and to Python.
     "probes/c/",
+    "probes/python/scope/src/",
     "probes/scope/tests/",
     "probes/scope/examples/",
 ];

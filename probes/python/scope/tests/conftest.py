@@ -1,0 +1,37 @@
+"""What the tests share: routines in executable memory, and the corpus."""
+
+import ctypes
+import json
+import mmap
+from pathlib import Path
+
+import pytest
+
+CORPUS = Path(__file__).parents[3] / "scope" / "corpus" / "routines.json"
+#: Test routine: ``mov ecx, edi; dec ecx; jnz; ret``, 2 + 2n instructions.
+SPIN = bytes.fromhex("89f9ffc975fcc3")
+
+
+class Routine:
+    """Bytes that can be called."""
+
+    def __init__(self, code: bytes) -> None:
+        access = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+        self.memory = mmap.mmap(-1, mmap.PAGESIZE, prot=access)
+        self.memory.write(code)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.code = (self.address, self.address + len(code))
+        kind = ctypes.CFUNCTYPE(ctypes.c_uint64, *[ctypes.c_uint64] * 6)
+        self.run = kind(self.address)
+
+    def offsets(self, trace) -> list:
+        return [address - self.address for address in trace.addresses]
+
+
+@pytest.fixture
+def spin() -> Routine:
+    return Routine(SPIN)
+
+
+def corpus() -> list:
+    return json.loads(CORPUS.read_text())["routines"]
