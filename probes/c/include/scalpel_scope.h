@@ -57,6 +57,8 @@
 #define SCALPEL_REASON_CALL_OUT_NOT_VERIFIED (1u << 15)
 // A system call did not come back behind its instruction.
 #define SCALPEL_REASON_SYSTEM_CALL_NOT_VERIFIED (1u << 16)
+// The call was left by an exception, a long jump, a switch of stacks or the end of its thread.
+#define SCALPEL_REASON_LEFT_WITHOUT_RETURN (1u << 17)
 // The processor dropped packets, because it made more than it could write.
 #define SCALPEL_REASON_OVERFLOW_PACKET (1u << 20)
 // The kernel or the recording tool dropped trace, because a buffer was full.
