@@ -5,6 +5,7 @@ mod build_ebpf;
 mod cmd;
 mod debs;
 mod picture;
+mod probes;
 mod record;
 mod soak;
 mod test;
@@ -29,6 +30,8 @@ enum Task {
     Bench(bench::Options),
     /// Build the BPF object from its source, or check that the committed one belongs to it.
     BuildEbpf(build_ebpf::Options),
+    /// Build the in-process probes for every language runtime that is found here.
+    BuildProbes(probes::Options),
     /// Draw the README's picture from a real recording.
     Picture(picture::Options),
     /// Build scalpel-ebpf in release mode and run `scalpel-ebpf record` as root.
@@ -45,6 +48,7 @@ fn run(task: Task) -> Result<ExitCode> {
     match task {
         Task::Bench(options) => bench::run(&options),
         Task::BuildEbpf(options) => build_ebpf::run(&options),
+        Task::BuildProbes(options) => probes::run(&options),
         Task::Picture(options) => picture::run(&options),
         Task::Record(options) => record::run(&options),
         Task::Soak(options) => soak::run(&options),

@@ -61,6 +61,8 @@ const FENCES: &[Fence] = &[
 /// Where `unsafe` may stand.
 const UNSAFE: &[&str] = &[
     "probes/core/",
+    // All of it talks to the interpreter's C API.
+    "probes/python/",
     "scalpel-user/src/kernel/",
     "scalpel-ebpf/",
     "tests/fixtures/",

@@ -1,0 +1,190 @@
+//! `sys.monitoring` (3.12 on): one callback an event, called without arguments being packed or frames being made. They
+//! never fail: an exception in a callback would be the program's.
+
+use pyo3_ffi as ffi;
+
+use crate::layout;
+use crate::probe::{Answer, Probe, probe};
+use crate::word::Word;
+
+/// Vector-called function: `(self, arguments, how many)`.
+type Arguments = *mut *mut ffi::PyObject;
+
+macro_rules! callback {
+    ($(#[$meta:meta])* $name:ident, $do:expr) => {
+        $(#[$meta])*
+        pub(crate) unsafe extern "C" fn $name(
+            _module: *mut ffi::PyObject,
+            arguments: Arguments,
+            count: ffi::Py_ssize_t,
+        ) -> *mut ffi::PyObject {
+            let act = acting($do);
+            // SAFETY: CPython passes that many arguments, and the current frame is the event's.
+            answer(unsafe { told(arguments, count, act) })
+        }
+    };
+}
+
+callback!(
+    /// A function starts.
+    py_start, |probe, word, frame| {
+        if probe.counts_only {
+            if word.is_watched() {
+                probe.segment.count(word.func(), 1);
+            }
+            return Answer::Disable;
+        }
+        // SAFETY: `told` passes the current frame, under the lock.
+        unsafe { probe.begin(word, frame) }
+    }
+);
+callback!(
+    /// A function returns.
+    py_return, |probe, word, frame| {
+        // SAFETY: `told` passes the current frame, under the lock.
+        unsafe { probe.finish(word, frame, false) }
+    }
+);
+callback!(
+    /// An exception leaves a function. This event cannot be disabled: an attempt removes the callback.
+    py_unwind, |probe, word, frame| {
+        // SAFETY: `told` passes the current frame, under the lock.
+        unsafe { probe.finish(word, frame, true) };
+        Answer::Watch
+    }
+);
+callback!(
+    /// A generator or coroutine yields.
+    py_yield, |probe, word, frame| {
+        // SAFETY: `told` passes the current frame, under the lock.
+        unsafe { probe.suspend(word, frame) }
+    }
+);
+callback!(
+    /// A generator or coroutine goes on.
+    py_resume, |probe, word, frame| {
+        // SAFETY: `told` passes the current frame, under the lock.
+        unsafe { probe.resume(word, frame) }
+    }
+);
+callback!(
+    /// A generator or coroutine goes on with an exception. As [`py_unwind`], never disabled.
+    py_throw, |probe, word, frame| {
+        // SAFETY: `told` passes the current frame, under the lock.
+        unsafe { probe.resume(word, frame) };
+        Answer::Watch
+    }
+);
+callback!(
+    /// A native call returns.
+    c_return, |probe, _word, frame| {
+        // SAFETY: `told` passes the current frame, under the lock.
+        unsafe { probe.finish_native(frame, false) };
+        Answer::Watch
+    }
+);
+callback!(
+    /// A native call raises.
+    c_raise, |probe, _word, frame| {
+        // SAFETY: `told` passes the current frame, under the lock.
+        unsafe { probe.finish_native(frame, true) };
+        Answer::Watch
+    }
+);
+
+/// Anything is called: `(code, offset, callable, first argument)`. Python functions have their own start.
+pub(crate) unsafe extern "C" fn call(
+    _module: *mut ffi::PyObject,
+    arguments: Arguments,
+    count: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    let begun = |probe: &'static Probe, word: Word, frame| {
+        if !word.is_watched() {
+            return Answer::Disable;
+        }
+        // SAFETY: `told` looked that there are arguments; CALL has four.
+        let callable = (count >= 3).then(|| unsafe { *arguments.add(2) });
+        if let Some(callable) = callable
+            && let Ok(mut codes) = probe.codes.try_borrow_mut()
+        {
+            // SAFETY: a living object, under the lock.
+            let func = unsafe { codes.native_id(probe.segment, callable) };
+            drop(codes);
+            if func != 0 {
+                // SAFETY: `told` passes the current frame, under the lock.
+                unsafe { probe.begin_native(func, frame) };
+            }
+        }
+        Answer::Watch
+    };
+    // SAFETY: as for the other callbacks.
+    answer(unsafe { told(arguments, count, begun) })
+}
+
+/// Tells the compiler what the closures of [`callback`] are given.
+const fn acting<F: FnOnce(&'static Probe, Word, usize) -> Answer>(act: F) -> F {
+    act
+}
+
+/// Finds out what an event is about. A call that is no event (the program may call these functions too) is ignored.
+#[inline]
+unsafe fn told(
+    arguments: Arguments,
+    count: ffi::Py_ssize_t,
+    act: impl FnOnce(&'static Probe, Word, usize) -> Answer,
+) -> Answer {
+    let (Some(probe), true) = (probe(), count >= 2) else {
+        return Answer::Watch;
+    };
+    // SAFETY: there are at least two arguments.
+    let code = unsafe { *arguments };
+    // SAFETY: a living object; the lock is held, the layout was proved before the callbacks were registered.
+    unsafe {
+        if ffi::PyCode_Check(code) == 0 {
+            return Answer::Watch;
+        }
+        let frame = layout::current();
+        act(probe, probe.word(code), frame)
+    }
+}
+
+#[inline]
+fn answer(answer: Answer) -> *mut ffi::PyObject {
+    let object = match answer {
+        // SAFETY: `None` is for ever.
+        Answer::Watch => unsafe { ffi::Py_None() },
+        Answer::Disable => disable::object(),
+    };
+    // SAFETY: a living object.
+    unsafe { ffi::Py_NewRef(object) }
+}
+
+/// `sys.monitoring.DISABLE`.
+pub(crate) mod disable {
+    use std::sync::atomic::{AtomicPtr, Ordering};
+
+    use pyo3_ffi as ffi;
+
+    static OBJECT: AtomicPtr<ffi::PyObject> = AtomicPtr::new(std::ptr::null_mut());
+
+    /// Keeps a reference for ever.
+    ///
+    /// # Safety
+    /// The interpreter lock is held and `object` is alive.
+    pub(crate) unsafe fn set(object: *mut ffi::PyObject) {
+        // SAFETY: the caller's promise.
+        OBJECT.store(unsafe { ffi::Py_NewRef(object) }, Ordering::Release);
+    }
+
+    /// The object, `None` before it was set.
+    #[inline]
+    pub(super) fn object() -> *mut ffi::PyObject {
+        let object = OBJECT.load(Ordering::Relaxed);
+        if object.is_null() {
+            // SAFETY: `None` is for ever.
+            unsafe { ffi::Py_None() }
+        } else {
+            object
+        }
+    }
+}
