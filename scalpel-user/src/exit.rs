@@ -10,6 +10,7 @@ use anyhow::Error;
 use crate::caps::{Blocker, Gate};
 use crate::kernel::KernelError;
 use crate::plan::PlanError;
+use crate::scope::ScopeError;
 use crate::survey::SurveyError;
 use crate::target::TargetError;
 
@@ -70,6 +71,15 @@ fn classify(error: &(dyn std::error::Error + 'static)) -> Option<Trouble> {
     }
     if let Some(SurveyError::Target(error)) = error.downcast_ref::<SurveyError>() {
         return classify(error);
+    }
+    if let Some(error) = error.downcast_ref::<ScopeError>() {
+        return Some(match error {
+            ScopeError::Tier(_) | ScopeError::NotPermitted(_) => Trouble::NotPermitted,
+            ScopeError::NoFunction { .. } | ScopeError::Gone(_) => Trouble::NoTarget,
+            ScopeError::Several { .. } | ScopeError::Impossible(_) | ScopeError::NoGuardian => {
+                Trouble::Other
+            }
+        });
     }
     if let Some(blocker) = error.downcast_ref::<Blocker>() {
         return Some(match blocker.gate {

@@ -23,6 +23,7 @@ pub mod output;
 pub mod plan;
 pub mod record;
 pub mod report;
+pub mod scope;
 pub mod session;
 pub mod sink;
 pub mod source;

@@ -19,7 +19,7 @@ pub enum HwBackend {
 
 impl HwBackend {
     /// The error names the gate that is closed.
-    pub(crate) fn gate(self) -> Result<(), String> {
+    pub fn gate(self) -> Result<(), String> {
         match self {
             Self::Auto | Self::SingleStep => single_step(),
             Self::IntelPt => Err(intel_pt(Path::new("/sys/bus/event_source/devices"))),

@@ -22,7 +22,7 @@ pub use list::{ListArgs, ListKind};
 pub use record::{AttachArg, ExitsArg, RecordArgs};
 pub use replay::ReplayArgs;
 pub use report::{ByArg, ReportArgs, SortArg, TreeArg};
-pub use scope::{DecodeArgs, ScopeArgs, ScopeCommand, SyntaxArg};
+pub use scope::{DecodeArgs, FollowArg, LiveArgs, ScopeArgs, ScopeCommand, SyntaxArg, TierArg};
 
 /// Which functions of a running program ran, who called them, and what each cost.
 #[derive(Clone, Debug, Parser)]
@@ -89,7 +89,7 @@ Exit codes:
   3  not permitted: the missing capability or gate is named
   4  no such target
   5  the result is partial: cut, or more lost than --max-loss
-  With `record -- CMD`, the code of CMD itself; 128 + N if signal N killed it.";
+  With `record -- CMD` and `scope -- CMD`, the code of CMD itself; 128 + N if signal N killed it.";
 
 /// Flags that every command takes.
 #[derive(Args, Clone, Debug)]
@@ -142,8 +142,11 @@ pub enum Command {
     Report(ReportArgs),
     /// Show a recorded stream call by call, as an indented timeline.
     Replay(ReplayArgs),
-    /// Show the exact instructions of a trace.
-    Scope(ScopeArgs),
+    /// Show the exact instructions of calls in a process, or of a recorded trace.
+    Scope(Box<ScopeArgs>),
+    /// The process that `scope` steps with; it is started by `scope`.
+    #[command(hide = true)]
+    Guardian,
     /// List functions, probe sites or processes.
     List(ListArgs),
     /// Tell what this kernel and CPU can do, what stands in the way, and what to do about it.

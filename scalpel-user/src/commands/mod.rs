@@ -22,6 +22,7 @@ pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
         Plan::Man(dir) => glue::man(&dir),
         Plan::Record(plan) => record::run(*plan, output),
         Plan::Scope(plan) => scope::run(&plan, output),
+        Plan::Guardian => crate::scope::be_the_guardian(),
         Plan::Report(plan) => report::run(&plan, output),
         Plan::Replay(plan) => replay::run(&plan, output),
     }

@@ -9,6 +9,7 @@ use crate::plan::{DecodePlan, ScopePlan};
 
 pub(super) fn run(plan: &ScopePlan, output: &Output) -> anyhow::Result<Outcome> {
     match plan {
+        ScopePlan::Live(plan) => crate::scope::run(plan, output),
         ScopePlan::Decode(plan) => decode(plan, output),
     }
 }

@@ -17,7 +17,7 @@ use crate::cli::{
 use crate::event::{Pid, Tid};
 
 pub use record::{Attach, Choice, CommandLine, Exits, Measurement, Outputs, RecordPlan, Target};
-pub use scope::{DecodePlan, ScopePlan, TraceView};
+pub use scope::{DecodePlan, LivePlan, ScopePlan, TraceView};
 use words::Pattern;
 
 /// What will be done.
@@ -29,8 +29,10 @@ pub enum Plan {
     Report(ReportPlan),
     /// Show or rebuild a recorded stream.
     Replay(ReplayPlan),
-    /// Show the instructions of a trace.
+    /// Show the instructions of calls or of a trace.
     Scope(ScopePlan),
+    /// Be the guardian of another `scope`.
+    Guardian,
     /// List.
     List(ListPlan),
     /// Examine this host, and a process.
@@ -174,7 +176,8 @@ pub fn plan(cli: Cli) -> Result<(Plan, Voice), PlanError> {
         Command::Record(args) => Plan::Record(Box::new(record::plan(*args)?)),
         Command::Report(args) => Plan::Report(report(args)?),
         Command::Replay(args) => Plan::Replay(replay(args)?),
-        Command::Scope(args) => Plan::Scope(scope::plan(args)?),
+        Command::Scope(args) => Plan::Scope(scope::plan(*args)?),
+        Command::Guardian => Plan::Guardian,
         Command::List(args) => Plan::List(list(args)?),
         Command::Doctor(args) => Plan::Doctor {
             pid: args.pid.map(Pid),

@@ -1,16 +1,51 @@
-//! `scope`: what was typed -> what will be decoded.
+//! `scope`: what was typed -> what will be recorded or decoded.
 
 use std::path::PathBuf;
 
-use crate::cli::{DecodeArgs, ScopeArgs, ScopeCommand, SyntaxArg};
+use std::time::Duration;
 
-use super::PlanError;
+use crate::cli::{DecodeArgs, FollowArg, LiveArgs, ScopeArgs, ScopeCommand, SyntaxArg, TierArg};
+use crate::event::Pid;
+
+use super::words::Pattern;
+use super::{CommandLine, PlanError, Target, globs, pattern};
 
 /// `scope`, decided.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScopePlan {
     /// Decode a recorded trace.
     Decode(DecodePlan),
+    /// Record calls.
+    Live(Box<LivePlan>),
+}
+
+/// `scope` of a process, decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LivePlan {
+    /// What to watch: one process, or a command.
+    pub target: Target,
+    /// The function.
+    pub func: Pattern,
+    /// Globs over mapped files; empty = the main program.
+    pub libs: Vec<String>,
+    /// Calls to record.
+    pub calls: u64,
+    /// How to see the instructions.
+    pub tier: TierArg,
+    /// Which callees are recorded.
+    pub follow: FollowArg,
+    /// Longest time that one call is stepped.
+    pub budget: Duration,
+    /// Ends the watch, if it has not ended before.
+    pub duration: Option<Duration>,
+    /// Dialect of the assembly.
+    pub syntax: SyntaxArg,
+    /// How it is shown.
+    pub view: TraceView,
+    /// Where the full assembly goes too.
+    pub output: Option<PathBuf>,
+    /// Where a Chrome trace goes too.
+    pub chrome: Option<PathBuf>,
 }
 
 /// `scope decode`, decided.
@@ -43,12 +78,50 @@ pub enum TraceView {
     Json,
 }
 
+/// What was typed behind `scope`.
 pub(super) fn plan(args: ScopeArgs) -> Result<ScopePlan, PlanError> {
     match args.command {
         Some(ScopeCommand::Decode(args)) => decode(args).map(ScopePlan::Decode),
-        None => Err(PlanError::Missing(
-            "what to show: `scope decode FILE`".into(),
-        )),
+        None => live(args.live).map(|plan| ScopePlan::Live(Box::new(plan))),
+    }
+}
+
+fn live(args: LiveArgs) -> Result<LivePlan, PlanError> {
+    let mut command = args.cmd.into_iter();
+    let target = match (args.pid, command.next()) {
+        (Some(pid), _) => Target::Pids(vec![Pid(pid)]),
+        (None, Some(program)) => Target::Command(CommandLine {
+            program,
+            args: command.collect(),
+        }),
+        (None, None) => {
+            return Err(PlanError::Missing(
+                "what to watch: --pid PID, or -- CMD; a recorded trace: `scope decode FILE`".into(),
+            ));
+        }
+    };
+    let func = pattern("--func", args.func)?;
+    Ok(LivePlan {
+        target,
+        func: func.ok_or_else(|| PlanError::Missing("which function: --func NAME".into()))?,
+        libs: globs("--lib", args.lib)?,
+        calls: args.calls,
+        tier: args.tier,
+        follow: args.follow_calls,
+        budget: args.budget.0,
+        duration: args.duration.map(|time| time.0),
+        syntax: args.syntax,
+        view: view(args.json, args.full),
+        output: args.output,
+        chrome: args.chrome,
+    })
+}
+
+fn view(json: bool, full: bool) -> TraceView {
+    match (json, full) {
+        (true, _) => TraceView::Json,
+        (_, true) => TraceView::Full,
+        _ => TraceView::Tree,
     }
 }
 
@@ -60,11 +133,7 @@ fn decode(args: DecodeArgs) -> Result<DecodePlan, PlanError> {
             .map(image)
             .collect::<Result<_, _>>()?,
         processor: args.processor.map(processor).transpose()?,
-        view: match (args.json, args.full) {
-            (true, _) => TraceView::Json,
-            (_, true) => TraceView::Full,
-            _ => TraceView::Tree,
-        },
+        view: view(args.json, args.full),
         trace: args.trace,
         symfs: args.symfs,
         tid: args.tid,

@@ -34,7 +34,7 @@ use crate::target::ChildExit;
 use live::{Live, Start};
 use outputs::Outputs;
 use probes::{Limits, Probes};
-use stop::Stopper;
+pub(crate) use stop::Stopper;
 use subject::Subject;
 
 /// Probes when no functions were named and a budget is to be kept. The smallest functions are called most; until the

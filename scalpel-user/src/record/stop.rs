@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Listens until it is dropped with the process.
 #[derive(Debug)]
-pub(super) struct Stopper {
+pub(crate) struct Stopper {
     first: Arc<AtomicI32>,
     count: Arc<AtomicUsize>,
     until: Option<Instant>,
@@ -18,7 +18,7 @@ pub(super) struct Stopper {
 
 impl Stopper {
     /// Takes the signals over from now on: none of them ends the process any more.
-    pub(super) fn start() -> Result<Self> {
+    pub(crate) fn start() -> Result<Self> {
         let (first, count) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicUsize::new(0)));
         let (thread_first, thread_count) = (Arc::clone(&first), Arc::clone(&count));
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -75,12 +75,12 @@ impl Stopper {
     }
 
     /// The duration asked for begins: everything is attached.
-    pub(super) fn begin(&mut self, duration: Option<Duration>) {
+    pub(crate) fn begin(&mut self, duration: Option<Duration>) {
         self.until = duration.map(|duration| Instant::now() + duration);
     }
 
     /// Whether the recording should end now.
-    pub(super) fn should_stop(&self) -> bool {
+    pub(crate) fn should_stop(&self) -> bool {
         self.signals() > 0 || self.until.is_some_and(|until| Instant::now() >= until)
     }
 

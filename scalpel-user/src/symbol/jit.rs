@@ -21,25 +21,60 @@ pub(super) struct JitMap {
     entries: Vec<Entry>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     start: u64,
     end: u64,
     info: Arc<FunctionInfo>,
 }
 
+/// A function that a runtime compiled into memory.
+#[derive(Clone, Debug)]
+pub struct JitFunction {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// What is known of it.
+    pub info: Arc<FunctionInfo>,
+    /// The higher, the later it was written.
+    pub written: usize,
+}
+
+/// The functions that a process says it compiled: its perf map, and a jitdump if it has one mapped. Later ones may stand
+/// where earlier ones stood.
+pub fn jit_functions(pid: Pid, inner: Pid, dump: Option<&[u8]>) -> Vec<JitFunction> {
+    let text = read(pid, inner).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let dumped = super::jitdump::parse(dump.unwrap_or_default());
+    let dumped = dumped
+        .into_iter()
+        .filter_map(|load| made(load.start, load.size, &load.name));
+    text.lines()
+        .filter_map(entry)
+        .chain(dumped)
+        .enumerate()
+        .map(|(written, Entry { start, end, info })| JitFunction {
+            start,
+            end,
+            info,
+            written,
+        })
+        .collect()
+}
+
+fn read(pid: Pid, inner: Pid) -> io::Result<Vec<u8>> {
+    let inside = format!("/proc/{pid}/root/tmp/perf-{inner}.map");
+    let file = open(&inside).or_else(|_| open(&format!("/tmp/perf-{inner}.map")))?;
+    let mut text = Vec::new();
+    file.take(LIMIT).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 impl JitMap {
     /// The map of a process, in its own root or, when it has ended, in ours. No map is an empty map.
     pub(super) fn read(pid: Pid, inner: Pid) -> Self {
-        let inside = format!("/proc/{pid}/root/tmp/perf-{inner}.map");
-        let text = open(&inside)
-            .or_else(|_| open(&format!("/tmp/perf-{inner}.map")))
-            .and_then(|file| {
-                let mut text = Vec::new();
-                file.take(LIMIT).read_to_end(&mut text)?;
-                Ok(text)
-            });
-        text.map_or_else(|_| Self::default(), |text| Self::parse(&text))
+        read(pid, inner).map_or_else(|_| Self::default(), |text| Self::parse(&text))
     }
 
     /// `START SIZE NAME` a line, both numbers hexadecimal.
@@ -81,7 +116,10 @@ fn entry(line: &str) -> Option<Entry> {
     let (start, rest) = line.split_once(' ')?;
     let (size, name) = rest.split_once(' ')?;
     let hexadecimal = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-    let (start, size) = (hexadecimal(start)?, hexadecimal(size)?);
+    made(hexadecimal(start)?, hexadecimal(size)?, name)
+}
+
+fn made(start: u64, size: u64, name: &str) -> Option<Entry> {
     let end = start.checked_add(size)?;
     (size > 0 && !name.is_empty()).then(|| Entry {
         start,

@@ -4,6 +4,7 @@
 //! process has ended. Must not know where addresses come from or what is made of the names. Not `Send`: one thread's.
 
 mod jit;
+mod jitdump;
 mod kernel;
 mod lines;
 mod modules;
@@ -19,6 +20,8 @@ use rustc_hash::FxHashMap;
 
 use crate::event::Pid;
 use crate::function::{ExitStrategy, FunctionInfo, Language, UnknownReason};
+
+pub use jit::{JitFunction, jit_functions};
 
 use jit::JitMap;
 use kernel::KernelSymbols;
