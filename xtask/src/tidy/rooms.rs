@@ -37,6 +37,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("commands", &["*"]),
     ("exit", &["*"]),
     ("record", &["*"]),
+    ("scope", &["*"]),
     ("session", &["*"]),
     ("lib", &["*"]),
     ("main", &["*"]),
