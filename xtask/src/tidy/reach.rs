@@ -61,6 +61,7 @@ const FENCES: &[Fence] = &[
 /// Where `unsafe` may stand.
 const UNSAFE: &[&str] = &[
     "probes/core/",
+    "probes/node/src/napi/",
     // All of it talks to the interpreter's C API.
     "probes/python/",
     "scalpel-user/src/kernel/",

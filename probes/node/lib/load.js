@@ -1,0 +1,41 @@
+'use strict';
+// CommonJS: the text that is compiled, after every transpiler has had it, is rewritten. Knows which of the three kinds a text
+// is, and what to do with a file that cannot be rewritten: nothing.
+
+const Module = require('module');
+
+const KIND = { script: 0, commonjs: 1, module: 2 };
+
+function install(probe) {
+  const { addon, helper, mode } = probe;
+  const compile = Module.prototype._compile;
+
+  /** The text to run in place of `text`, and what else is known of it; never throws. */
+  probe.load = (text, file, kind, { typescript = false, alias = false, lines = 0, columns = 0 } = {}) => {
+    if (typeof text !== 'string' || typeof file !== 'string' || file === '') return {};
+    const loaded = addon.load(text, file, kind, typescript, alias, lines, columns) ?? {};
+    if (loaded.imports) probe.useModules?.();
+    return loaded;
+  };
+
+  const calls = mode === 'call';
+  Module.prototype._compile = function _compile(content, filename, ...rest) {
+    const { text = content, module = 0 } = probe.load(content, filename, KIND.commonjs);
+    if (module === 0 || mode === 'v8') return compile.call(this, text, filename, ...rest);
+    if (!calls) {
+      helper.c[module]++;
+      return compile.call(this, text, filename, ...rest);
+    }
+    const token = helper.e(module);
+    let returned = 0;
+    try {
+      const result = compile.call(this, text, filename, ...rest);
+      returned = 1;
+      return result;
+    } finally {
+      if (token !== 0) helper.x(token, module, returned);
+    }
+  };
+}
+
+module.exports = { install, KIND };

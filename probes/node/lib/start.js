@@ -1,0 +1,68 @@
+'use strict';
+// Joins the recording and sets the hooks, before any code of the program. Knows the order of things, and leaves no trace in
+// `require.cache`.
+
+const { isMainThread } = require('worker_threads');
+
+/** The name that inserted code calls; `src/rewrite/pieces.rs` has it too. */
+const HELPER = '$scalpel';
+
+const KINDS = { runtime: 1, blindSpot: 2, refusal: 4 };
+
+const BLIND_SPOTS = [
+  'code of Node.js itself and built-in functions: seen natively only',
+  'eval, new Function and vm scripts without a file name: left as they are',
+  'initializers of class fields, static blocks, default parameters: part of whoever runs them',
+  'top level of ECMAScript modules: listed, no calls',
+  'code that ran before this preload: snapshots, single executable applications, earlier --require',
+  'children and workers that are started without NODE_OPTIONS',
+];
+
+/**
+ * @param {string} preload path of the file that is preloaded, for workers that do not inherit it
+ */
+function start(preload) {
+  if (globalThis[HELPER] !== undefined) return;
+  // A worker may have an empty environment in a process that has joined.
+  if (isMainThread && !process.env.SCALPEL_SOCKET) return;
+  const addon = require('./scalpel.node');
+  const refusal = addon.connect(`Node.js ${process.versions.node}`);
+  if (refusal !== undefined) return;
+  const mode = addon.option('mode');
+  if (mode === 'v8') {
+    if (!require('./coverage.js').start(addon)) return;
+  }
+  const probe = { addon, mode, preload, helper: makeHelper(addon), HELPER };
+  Object.defineProperty(globalThis, HELPER, { value: probe.helper });
+  const realm = [require('./source.js'), require('./stack.js')];
+  // Last the one that has files rewritten, so that none of ours is.
+  const hooks = [require('./context.js'), require('./worker.js'), require('./esm.js'), require('./load.js')];
+  for (const part of realm) part.install(probe, globalThis);
+  for (const hook of hooks) hook.install(probe);
+  if (isMainThread) tell(addon, mode);
+  forget();
+}
+
+/** What inserted code calls; the rest of it is made by the addon. */
+function makeHelper(addon) {
+  const helper = addon.helper();
+  helper.v = (value) => value;
+  return Object.freeze(helper);
+}
+
+function tell(addon, mode) {
+  const how = mode === 'v8' ? 'V8 precise coverage' : `load-time rewrite, ${mode} mode`;
+  addon.note(KINDS.runtime, 0, `Node.js ${process.versions.node}, ${how}`);
+  for (const text of BLIND_SPOTS) addon.note(KINDS.blindSpot, 0, text);
+}
+
+/** Nobody asked for these modules: the program's `require.cache` is as it would be. */
+function forget() {
+  const { dirname } = require('path');
+  const ours = dirname(__dirname);
+  for (const path of Object.keys(require.cache)) {
+    if (path.startsWith(ours)) delete require.cache[path];
+  }
+}
+
+module.exports = { start };
