@@ -262,6 +262,23 @@ impl Made {
             .collect()
     }
 
+    /// Frees all published slots without reading them: how many there were.
+    pub fn skip(&self) -> u64 {
+        let lanes = (0..self.shape.lanes).map(|index| self.lane(index));
+        lanes
+            .map(|lane| {
+                // SAFETY: aligned fields of the mapping, only used as atomics.
+                let (head, tail) = unsafe {
+                    (
+                        AtomicU64::from_ptr(&raw mut (*lane).head).load(Ordering::Acquire),
+                        AtomicU64::from_ptr(&raw mut (*lane).tail),
+                    )
+                };
+                head - tail.swap(head, Ordering::Release)
+            })
+            .sum()
+    }
+
     fn drain_lane(&self, index: u32) -> Option<LaneEvents> {
         let lane = self.lane(index);
         // SAFETY: aligned fields of the mapping, only used as atomics.
