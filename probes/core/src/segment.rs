@@ -131,6 +131,13 @@ impl Segment {
             .is_none_or(|function| atomic!(AtomicU32, function, off).load(Ordering::Relaxed) != 0)
     }
 
+    /// The table of functions as 32-bit words, for generated code that looks at its own switch: word `8 * id + 6` is not 0
+    /// where the breaker has switched the function off. Other words are not the reader's.
+    pub fn switches(&self) -> (NonNull<u32>, usize) {
+        let words = size_of::<Function>() / size_of::<u32>();
+        (self.functions.cast(), self.functions_max as usize * words)
+    }
+
     /// A fresh id, unique in the process and its forked children; 0 = all are given out, which is counted.
     pub fn new_function(&self) -> u32 {
         let last = atomic!(AtomicU32, self.header(), last_function);
