@@ -33,7 +33,7 @@ reasons! {
     10 SHADOW "hidden instruction" "An instruction that must be guarded stood where no trap comes; the rest ran natively."
     11 UNGUARDED "unguarded system call" "A system call that changes signals, or forbids system calls, could not be emulated; the rest ran natively."
     12 WRONG_ORDER "wrong order" "The scope was dropped while one opened within it was still open."
-    13 COUNT "count differs" "There are more or fewer steps than were counted while they ran."
+    13 COUNT "count differs" "The steps are not those that were counted while they ran."
     14 UPROBE "uprobe" "A probe's breakpoint hid an instruction whose successor cannot be checked."
     15 CALL_OUT "call-out not verified" "A callee that ran at full speed did not come back behind its call, or not as it was to."
     16 SYSTEM_CALL "system call not verified" "A system call did not come back behind its instruction."
@@ -330,6 +330,8 @@ pub struct Trace {
     pub code: Vec<Code>,
     /// How many instructions ran (iterations of `rep` each), counted apart from the steps.
     pub counted: u64,
+    /// The sum over what ran, in its order ([`crate::oracle::seal`]), where the tier keeps one while it records.
+    pub seal: Option<u64>,
     /// How many traps the scope took, those outside a region with them.
     pub traps: u64,
     /// Threads and processes that were started within.
@@ -357,6 +359,7 @@ impl Trace {
             steps: Vec::new(),
             code: Vec::new(),
             counted: 0,
+            seal: None,
             traps: 0,
             started: 0,
             not_followed: Vec::new(),

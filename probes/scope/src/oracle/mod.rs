@@ -25,7 +25,29 @@ pub fn check(trace: &Trace) -> Reasons {
     for step in &trace.steps {
         judge.step(&meanings, step);
     }
-    judge.verdict(trace.begin, trace.end, trace.counted)
+    let reasons = judge.verdict(trace.begin, trace.end, trace.counted);
+    if trace.seal.is_some_and(|seal| seal != sealed(trace)) {
+        return reasons.with(Reasons::COUNT);
+    }
+    reasons
+}
+
+/// A sum over what ran, in its order: kept while it runs, it shows what no successor rule can, such as two visits of a
+/// region in each other's place. One step is added to `sum`; a string instruction once, however often it repeats.
+#[must_use]
+pub fn seal(sum: u64, addr: u64, bytes: &[u8]) -> u64 {
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let code = bytes.iter().fold(addr, |code, byte| {
+        code.rotate_left(8).wrapping_add(u64::from(*byte))
+    });
+    (sum.rotate_left(23) ^ code).wrapping_mul(SPREAD)
+}
+
+/// The sum over the steps of a trace.
+#[must_use]
+pub fn sealed(trace: &Trace) -> u64 {
+    let codes = trace.steps.iter().filter_map(|step| trace.code_of(step));
+    codes.fold(0, |sum, code| seal(sum, code.addr, &code.bytes))
 }
 
 /// What the bytes of the distinct instructions say, by index.

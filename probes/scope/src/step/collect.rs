@@ -35,6 +35,9 @@ pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
     if thread.signals > frame.signals {
         facts.assumed.push(Fact::SignalPending);
     }
+    if logged(entries, frame.form) != frame.seal {
+        facts.reasons = facts.reasons.with(Reasons::COUNT);
+    }
     let mut trace = Trace {
         call_outs,
         form: frame.form,
@@ -49,6 +52,7 @@ pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
         } else {
             thread.counted - frame.counted
         },
+        seal: None,
         traps: thread.traps - frame.traps,
         started,
         not_followed: children(thread, frame),
@@ -56,6 +60,7 @@ pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
         verified: Vec::new(),
         assumed: facts.assumed,
     };
+    trace.seal = Some(oracle::sealed(&trace));
     trace.reasons = trace.reasons.with(judge(&trace));
     if !facts.unforetold && !trace.reasons.contains(Reasons::UNEXPLAINED) {
         trace.verified.push(Fact::SuccessorsForetold);
@@ -64,6 +69,12 @@ pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
         trace.verified.push(Fact::CallOutsReturned);
     }
     trace
+}
+
+/// The sum over what the log holds of a form.
+fn logged(entries: &[Entry], form: Form) -> u64 {
+    let shown = entries.iter().filter(|entry| form.shows(entry.addr));
+    shown.fold(0, |sum, entry| oracle::seal(sum, entry.addr, seen(entry)))
 }
 
 /// Those that are listed, of those that were started since the open.
@@ -142,18 +153,23 @@ fn steps(entries: &[Entry], form: Form) -> (Vec<Step>, Vec<Code>, Facts) {
     if uprobe {
         facts.assumed.push(Fact::UprobeSeen);
         if facts.unforetold {
-            facts.reasons = Reasons::UPROBE;
+            facts.reasons = facts.reasons.with(Reasons::UPROBE);
         }
     }
     (steps, code, facts)
 }
 
-/// The bytes of an instruction; those of the file where a uprobe's breakpoint stood in their place.
-fn bytes(entry: &Entry, uprobe: &mut bool) -> Vec<u8> {
-    let seen = entry
+/// The bytes of an instruction, as they were in memory.
+fn seen(entry: &Entry) -> &[u8] {
+    entry
         .bytes
         .get(..usize::from(entry.len))
-        .unwrap_or_default();
+        .unwrap_or_default()
+}
+
+/// The bytes of an instruction; those of the file where a uprobe's breakpoint stood in their place.
+fn bytes(entry: &Entry, uprobe: &mut bool) -> Vec<u8> {
+    let seen = seen(entry);
     if seen == [0xcc]
         && entry.marks & mark::HIT == 0
         && let Some(bytes) = probes::instruction_in_file(entry.addr)

@@ -28,6 +28,8 @@ cures! {
     MaskEmulated
     OwnStack
     ForeignHandedOn
+    ForeignAsKernel
+    StackEmulated
     StrayFlagCleared
     SignalNoted
     ChangedCodeNoted

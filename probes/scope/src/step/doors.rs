@@ -51,6 +51,30 @@ global_asm!(
     "pop rbx",
     "ret",
     ".size scalpel_scope_call, .-scalpel_scope_call",
+    ".hidden scalpel_scope_on_stack",
+    ".globl scalpel_scope_on_stack",
+    ".type scalpel_scope_on_stack, @function",
+    // rdi: a handler, rsi, rdx, rcx: its arguments, r8: the top of its stack. Unwinders find the way back by rbp.
+    "scalpel_scope_on_stack:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "mov rax, rdi",
+    "mov edi, esi",
+    "mov rsi, rdx",
+    "mov rdx, rcx",
+    "mov rsp, r8",
+    "and rsp, -16",
+    "call rax",
+    "mov rsp, rbp",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    ".size scalpel_scope_on_stack, .-scalpel_scope_on_stack",
     ".hidden scalpel_scope_restorer",
     ".globl scalpel_scope_restorer",
     ".type scalpel_scope_restorer, @function",
@@ -68,6 +92,13 @@ unsafe extern "C" {
     fn scalpel_scope_call(function: usize, args: *const u64) -> u64;
     fn scalpel_scope_call_end();
     fn scalpel_scope_restorer();
+    fn scalpel_scope_on_stack(
+        handler: u64,
+        signal: i32,
+        info: *mut libc::siginfo_t,
+        context: *mut libc::ucontext_t,
+        top: u64,
+    );
 }
 
 /// Sets the trap flag; the address of the first stop is put at `begin` before.
@@ -94,6 +125,21 @@ pub(super) fn disarm() {
 pub(super) unsafe fn call(function: usize, args: &[u64; 6]) -> u64 {
     // SAFETY: the caller's promise.
     unsafe { scalpel_scope_call(function, args.as_ptr()) }
+}
+
+/// Calls a signal handler on the stack whose free part ends at `top`.
+///
+/// # Safety
+/// `handler` is one, of whichever of the two shapes; the stack is the thread's own, and free below `top`.
+pub(super) unsafe fn on_stack(
+    handler: u64,
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::ucontext_t,
+    top: u64,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { scalpel_scope_on_stack(handler, signal, info, context, top) }
 }
 
 /// Whether this is an address where stepping ends.

@@ -4,11 +4,11 @@ use iced_x86::{Instruction, Mnemonic};
 
 use super::cure::{Cure, holds};
 use super::memory::{self, WriteError};
-use super::over;
 use super::registers::{Registers, TRAP_FLAG};
 use super::sys::{self, nr};
 use super::thread::{self, Thread};
 use super::trap::{self, Action};
+use super::{altstack, over};
 use crate::flow;
 use crate::trace::Reasons;
 
@@ -96,6 +96,10 @@ fn call(thread: &mut Thread, registers: &mut Registers<'_>, behind: u64) -> Verd
             let result = action(registers);
             finish(registers, result, behind)
         }
+        nr::SIGALTSTACK if holds(Cure::StackEmulated) => {
+            let result = stack(thread, registers);
+            finish(registers, result, behind)
+        }
         _ if number & X32_BIT != 0 => Verdict::Halt(Reasons::UNGUARDED),
         _ => Verdict::Run,
     }
@@ -162,6 +166,39 @@ fn action(registers: &Registers<'_>) -> Result<i64, Verdict> {
         trap::set_former(Action::from_bytes(bytes));
     }
     give(registers.rdx(), &old.to_bytes()).inspect_err(|_| trap::set_former(old))
+}
+
+/// `sigaltstack`: a stack on which the handler cannot run is remembered, and ours stays.
+fn stack(thread: &mut Thread, registers: &mut Registers<'_>) -> Result<i64, Verdict> {
+    let now = registers.0.uc_stack;
+    let mut old = thread.old_stack.unwrap_or(now);
+    if altstack::is_on(&old, registers.rsp()) {
+        old.ss_flags |= libc::SS_ONSTACK;
+    }
+    if registers.rdi() != 0 {
+        let mut bytes = [0; altstack::RECORD];
+        if memory::read(registers.rdi(), &mut bytes) != bytes.len() {
+            return Ok(EFAULT);
+        }
+        let new = altstack::from_bytes(bytes);
+        match altstack::refusal(&old, &new) {
+            Some(altstack::Refusal::Errno(errno)) => return Ok(errno),
+            Some(altstack::Refusal::Unknown) => return Err(Verdict::Halt(Reasons::UNGUARDED)),
+            None => set_stack(thread, registers, new),
+        }
+    }
+    give(registers.rsi(), &altstack::to_bytes(&old))
+}
+
+/// The kernel takes the stack over from the frame, when the handler returns.
+fn set_stack(thread: &mut Thread, registers: &mut Registers<'_>, new: libc::stack_t) {
+    if altstack::is_enough(&new) {
+        registers.0.uc_stack = new;
+        thread.old_stack = None;
+    } else {
+        registers.0.uc_stack = altstack::ours(thread.stack);
+        thread.old_stack = Some(new);
+    }
 }
 
 /// Writes an answer where the program wants it, as the kernel would.

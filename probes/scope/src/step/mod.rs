@@ -4,14 +4,17 @@
     unsafe_code,
     reason = "a signal handler, system calls without libc, and the log that they share"
 )]
+mod altstack;
 #[path = "../callout/mod.rs"]
 mod callout;
 mod collect;
 mod cure;
 mod doors;
+mod foreign;
 mod guard;
 mod memory;
 mod over;
+mod probed;
 mod registers;
 mod stop;
 mod sys;
@@ -21,15 +24,18 @@ mod trap;
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crate::scope::{Budget, ScopeError};
-use crate::trace::{Child, Form, Reasons, Trace};
+use crate::trace::{Child, Form, Reasons, Tier, Trace};
 use cure::{Cure, holds};
-use thread::{DEEPEST, Entry, Frame, Kind, STACK_BYTES, Thread};
+use thread::{DEEPEST, Entry, Frame, Kind, Thread};
 
 /// Entries of a thread's log: every trap of the largest budget, and what is inserted between traps.
 const LOG_ROOM: usize = 2 * crate::scope::MOST_TRAPS as usize;
+
+/// How often the list of idle states is tried for.
+const PATIENCE: u32 = 1_000;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// States of threads whose scopes are all closed, to be used again.
@@ -44,6 +50,8 @@ unsafe impl Send for Idle {}
 #[derive(Debug)]
 pub(crate) struct Handle {
     id: u64,
+    form: Form,
+    pid: u32,
     tid: u32,
     thread: *mut Thread,
 }
@@ -115,6 +123,7 @@ pub(crate) fn open(form: Form, budget: Budget) -> Result<Handle, String> {
         traps: state.traps,
         counted: state.counted,
         shown: 0,
+        seal: 0,
         started: state.started,
         signals: state.signals,
         outer,
@@ -129,7 +138,13 @@ pub(crate) fn open(form: Form, budget: Budget) -> Result<Handle, String> {
         callout::close(state);
         callout::open(state, form);
     }
-    Ok(Handle { id, tid, thread })
+    Ok(Handle {
+        id,
+        form,
+        pid: sys::getpid(),
+        tid,
+        thread,
+    })
 }
 
 impl Handle {
@@ -194,7 +209,8 @@ impl Handle {
         if !dropped {
             return Err(ScopeError::OtherThread);
         }
-        if thread::find(self.tid) == Some(self.thread) {
+        let forked = sys::getpid() != self.pid;
+        if !forked && thread::find(self.tid) == Some(self.thread) {
             // SAFETY: states are never freed; the fields are atomic.
             let (gone, hop) = unsafe { (&(*self.thread).gone, &(*self.thread).hop) };
             let free = |place: &&AtomicU64| {
@@ -206,9 +222,14 @@ impl Handle {
             debug_assert!(noted.is_some(), "a scope is closed once");
             hop.store(true, Ordering::Release);
         }
-        let mut trace = Trace::skipped(Form::Window, String::new());
+        let mut trace = Trace::skipped(self.form, String::new());
         trace.skip_reason = None;
-        trace.reasons = Reasons::THREAD_HOP;
+        trace.tier = Tier::SingleStep;
+        trace.reasons = if forked {
+            Reasons::FORK
+        } else {
+            Reasons::THREAD_HOP
+        };
         Ok(trace)
     }
 }
@@ -290,12 +311,10 @@ fn enter(tid: u32) -> Result<*mut Thread, String> {
     warm_up();
     memory::prepare();
     trap::install().map_err(|error| format!("SIGTRAP cannot be handled (errno {})", -error))?;
-    let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-    let thread = match idle.pop() {
+    let thread = match idle().and_then(|mut idle| idle.pop()) {
         Some(Idle(thread)) => thread,
         None => allocate()?,
     };
-    drop(idle);
     // SAFETY: taken out of the list: this thread has it alone.
     let state = unsafe { &mut *thread };
     *state = Thread {
@@ -311,7 +330,7 @@ fn enter(tid: u32) -> Result<*mut Thread, String> {
         return Err("too many threads have open scopes".to_owned());
     }
     if holds(Cure::OwnStack) {
-        state.old_stack = switch_stack(state.stack);
+        state.old_stack = altstack::switch(state.stack);
     }
     state.wish = set_trap_blocked(false);
     Ok(thread)
@@ -329,15 +348,30 @@ fn leave(tid: u32, thread: *mut Thread) {
         assert_eq!(trap::uninstall(), Ok(()));
     }
     if let Some(old) = state.old_stack.take() {
-        restore_stack(state.stack, &old);
+        altstack::restore(state.stack, &old);
     }
     thread::leave(tid);
     give_back(thread);
 }
 
 fn give_back(thread: *mut Thread) {
-    let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-    idle.push(Idle(thread));
+    if let Some(mut idle) = idle() {
+        idle.push(Idle(thread));
+    }
+}
+
+/// The list, unless it stays locked: the holder is gone where this process was forked from the holder's.
+fn idle() -> Option<MutexGuard<'static, Vec<Idle>>> {
+    (0..PATIENCE).find_map(|turn| {
+        if turn > 0 {
+            std::thread::yield_now();
+        }
+        match IDLE.try_lock() {
+            Ok(idle) => Some(idle),
+            Err(TryLockError::Poisoned(idle)) => Some(idle.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    })
 }
 
 fn blank() -> Thread {
@@ -358,6 +392,7 @@ fn blank() -> Thread {
             thread: false,
         }; thread::LISTED],
         started: 0,
+        probed: probed::Probed::NONE,
         signals: 0,
         key: 0,
         traps: 0,
@@ -379,7 +414,7 @@ fn blank() -> Thread {
 
 fn allocate() -> Result<*mut Thread, String> {
     let log = map(LOG_ROOM * size_of::<Entry>())?;
-    let stack = map(STACK_BYTES)?;
+    let stack = map(altstack::BYTES)?;
     Ok(Box::into_raw(Box::new(Thread {
         log: log.cast(),
         stack,
@@ -404,40 +439,6 @@ fn map(bytes: usize) -> Result<*mut u8, String> {
 /// The decoder makes its tables at its first use, which may not be in the handler.
 fn warm_up() {
     std::hint::black_box(crate::flow::decode(0, &[0x90]));
-}
-
-/// Gives the thread a signal stack of ours where it has none of that size; returns what it had.
-fn switch_stack(stack: *mut u8) -> Option<libc::stack_t> {
-    let ours = libc::stack_t {
-        ss_sp: stack.cast(),
-        ss_flags: 0,
-        ss_size: STACK_BYTES,
-    };
-    let old = signal_stack(None)?;
-    let enough = old.ss_flags & libc::SS_DISABLE == 0 && old.ss_size >= STACK_BYTES;
-    if enough || old.ss_flags & libc::SS_ONSTACK != 0 {
-        return None;
-    }
-    signal_stack(Some(&ours))
-}
-
-/// Puts back what `switch_stack` returned, unless the program has set another since.
-fn restore_stack(ours: *mut u8, old: &libc::stack_t) {
-    if signal_stack(None).is_some_and(|now| now.ss_sp == ours.cast()) {
-        signal_stack(Some(old));
-    }
-}
-
-fn signal_stack(new: Option<&libc::stack_t>) -> Option<libc::stack_t> {
-    let mut old = libc::stack_t {
-        ss_sp: null_mut(),
-        ss_flags: 0,
-        ss_size: 0,
-    };
-    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `new` is null or a stack that is never unmapped; `old` is written.
-    let result = unsafe { libc::sigaltstack(new, &raw mut old) };
-    (result == 0).then_some(old)
 }
 
 /// Blocks or unblocks SIGTRAP for this thread; returns whether it was blocked.

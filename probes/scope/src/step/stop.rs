@@ -6,10 +6,10 @@ use super::cure::{Cure, holds};
 use super::guard::{self, Verdict};
 use super::registers::{Registers, TRAP_FLAG};
 use super::thread::{Before, Entry, Kind, LONGEST, Thread, mark};
-use super::{callout, doors, memory, over, sys};
-use crate::flow;
+use super::{callout, doors, memory, over, probed, sys};
 use crate::predict::{self, Next};
 use crate::trace::Reasons;
+use crate::{flow, oracle};
 
 /// What glibc and librseq put before the abort address of a restartable sequence.
 const RSEQ_SIGNATURE: u32 = 0x5305_3053;
@@ -25,6 +25,9 @@ pub(super) fn stop(thread: &mut Thread, registers: &mut Registers<'_>) {
     loop {
         let addr = registers.rip();
         let code = look(thread, addr);
+        if probed::still(thread, registers, code.1 > 0) {
+            return;
+        }
         join(thread, registers, addr);
         if !thread.armed {
             return;
@@ -72,6 +75,9 @@ pub(super) fn halt(thread: &mut Thread, registers: &mut Registers<'_>, reason: R
     if thread.wish {
         *registers.mask() |= guard::SIGTRAP_BIT;
     }
+    if let Some(wanted) = thread.old_stack.take() {
+        registers.0.uc_stack = wanted;
+    }
 }
 
 fn spent(thread: &Thread) -> Option<Reasons> {
@@ -111,10 +117,15 @@ fn run(
     (bytes, got): ([u8; LONGEST], usize),
 ) -> bool {
     let Some(instruction) = flow::decode(addr, bytes.get(..got).unwrap_or_default()) else {
-        halt(thread, registers, Reasons::DECODE);
+        if got > 0 || !probed::enters(thread, registers) {
+            halt(thread, registers, Reasons::DECODE);
+        }
         return false;
     };
     let kind = kind(&instruction);
+    if kind == Kind::Breakpoint {
+        probed::note(thread, registers);
+    }
     let next = predict::next(&instruction, registers);
     if !log(thread, &instruction, bytes, kind, next) {
         halt(thread, registers, Reasons::RING_FULL);
@@ -179,7 +190,7 @@ fn kind(instruction: &Instruction) -> Kind {
 }
 
 /// Whether an instruction that is not trapped would have to be guarded. Its bytes are kept.
-fn hides(addr: u64, bytes: &mut [u8; LONGEST]) -> bool {
+pub(super) fn hides(addr: u64, bytes: &mut [u8; LONGEST]) -> bool {
     *bytes = [0; LONGEST];
     let got = memory::read(addr, bytes);
     flow::decode(addr, bytes.get(..got).unwrap_or_default()).is_some_and(|instruction| {
@@ -193,11 +204,15 @@ fn hides(addr: u64, bytes: &mut [u8; LONGEST]) -> bool {
     })
 }
 
-/// Counts what runs, for the thread and for each open region: apart from the log, so that the two can disagree.
-fn count(thread: &mut Thread, addr: u64) {
+/// Counts what runs, for the thread and for each open scope: apart from the log, so that the two can disagree.
+fn count(thread: &mut Thread, addr: u64, bytes: Option<&[u8]>) {
     thread.counted += 1;
-    for frame in thread.frames.iter_mut().flatten() {
-        frame.shown += u64::from(frame.form.shows(addr));
+    let frames = thread.frames.iter_mut().flatten();
+    for frame in frames.filter(|frame| frame.form.shows(addr)) {
+        frame.shown += 1;
+        if let Some(bytes) = bytes {
+            frame.seal = oracle::seal(frame.seal, addr, bytes);
+        }
     }
 }
 
@@ -209,18 +224,16 @@ fn log(
     next: Next,
 ) -> bool {
     let addr = instruction.ip();
-    count(thread, addr);
     let foretold = match next {
         Next::At(next) => next,
         Next::Either(..) | Next::Unknown => 0,
     };
     let before = thread.before;
-    let folds = kind == Kind::Repeated || !holds(Cure::OnlyRepeatsFolded);
-    if folds
-        && before.kind == kind
-        && before.addr == addr
-        && let Some(last) = thread.last()
-    {
+    let may = kind == Kind::Repeated || !holds(Cure::OnlyRepeatsFolded);
+    let folds = may && before.kind == kind && before.addr == addr;
+    let run = bytes.get(..instruction.len()).filter(|_| !folds);
+    count(thread, addr, run);
+    if folds && let Some(last) = thread.last() {
         last.count = last.count.saturating_add(1);
         last.next = foretold;
         return true;
@@ -311,7 +324,7 @@ fn insert(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) -> bool
         marks: mark::INSERTED,
         bytes,
     };
-    count(thread, at);
+    count(thread, at, bytes.get(..lost.len()));
     if !thread.push(entry) {
         halt(thread, registers, Reasons::RING_FULL);
     }

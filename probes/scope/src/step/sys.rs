@@ -11,6 +11,7 @@ pub(super) mod nr {
     pub(crate) const VFORK: u64 = 58;
     pub(crate) const EXECVE: u64 = 59;
     pub(crate) const EXIT: u64 = 60;
+    pub(crate) const SIGALTSTACK: u64 = 131;
     pub(crate) const PRCTL: u64 = 157;
     pub(crate) const SECCOMP: u64 = 317;
     pub(crate) const EXECVEAT: u64 = 322;

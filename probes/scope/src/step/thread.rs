@@ -3,6 +3,7 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use super::probed::Probed;
 use crate::flow::Successors;
 use crate::predict::Next;
 use crate::trace::{Child, Form, Reasons};
@@ -11,8 +12,6 @@ use crate::trace::{Child, Form, Reasons};
 pub(super) const LONGEST: usize = 15;
 /// Deepest nesting of scopes on one thread.
 pub(super) const DEEPEST: usize = 16;
-/// Bytes of the signal stack of an armed thread.
-pub(super) const STACK_BYTES: usize = 64 * 1024;
 
 /// Children that are listed; more are counted.
 pub(super) const LISTED: usize = 64;
@@ -81,6 +80,8 @@ pub(super) struct Frame {
     pub(super) counted: u64,
     /// Instructions within its region so far, counted apart from the log.
     pub(super) shown: u64,
+    /// The sum over them.
+    pub(super) seal: u64,
     pub(super) started: u64,
     pub(super) signals: u64,
     /// What was known against the scope around it.
@@ -111,6 +112,7 @@ pub(super) struct Thread {
     pub(super) child: Option<bool>,
     pub(super) children: [Child; LISTED],
     pub(super) started: u64,
+    pub(super) probed: Probed,
     /// Stops at which a signal was pending.
     pub(super) signals: u64,
     /// Which thread of the process's life this is: ids of dead ones come back.

@@ -3,27 +3,23 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::cure::{Cure, holds};
-use super::registers::Registers;
+use super::registers::{Registers, TRAP_FLAG};
 use super::thread::{Kind, Thread, mark};
-use super::{callout, doors, guard, over, stop, sys, thread};
+use super::{callout, doors, foreign, over, stop, sys, thread};
 
 const SI_KERNEL: i32 = 0x80;
 const TRAP_TRACE: i32 = 2;
 const TRAP_PERF: i32 = 6;
 const SA_FLAGS: u64 = 0x4 | 0x0400_0000 | 0x0800_0000; // SIGINFO, RESTORER, ONSTACK
-const SA_SIGINFO: u64 = 0x4;
-const SA_RESETHAND: u64 = 0x8000_0000;
-const DEFAULT: u64 = 0;
-const IGNORE: u64 = 1;
 
 /// The kernel's `struct sigaction`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Action {
-    handler: u64,
-    flags: u64,
-    restorer: u64,
-    mask: u64,
+    pub(super) handler: u64,
+    pub(super) flags: u64,
+    pub(super) restorer: u64,
+    pub(super) mask: u64,
 }
 
 impl Action {
@@ -94,7 +90,7 @@ pub(super) fn uninstall() -> Result<(), i64> {
     sigaction(Some(&former()), None)
 }
 
-fn sigaction(new: Option<&Action>, old: Option<&mut Action>) -> Result<(), i64> {
+pub(super) fn sigaction(new: Option<&Action>, old: Option<&mut Action>) -> Result<(), i64> {
     let new = new.map_or(0, |action| std::ptr::from_ref(action) as u64);
     let old = old.map_or(0, |action| std::ptr::from_mut(action) as u64);
     let args = [u64::from(libc::SIGTRAP.unsigned_abs()), new, old, 8, 0, 0];
@@ -131,23 +127,23 @@ extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
             stop::stop(thread, &mut registers);
         }
         Some(thread) => {
+            // A signal handler of the program, or a stub of ours, runs without the flag: that is not the traced flow.
+            let stepped = registers.flags() & TRAP_FLAG != 0;
             registers.trap(false);
-            hand_on(
-                signal,
-                info,
-                context,
-                code != 0 && code != libc::SI_TKILL && code != libc::SI_QUEUE,
-            );
-            foreign(thread, code, context);
+            let forced = code != 0 && code != libc::SI_TKILL && code != libc::SI_QUEUE;
+            foreign::hand_on(Some(thread), signal, info, context, forced);
+            if stepped {
+                behind(thread, code, context);
+            }
         }
         // A thread that was born with the flag, or got it back by POPF after the close.
         None if from_kernel => registers.trap(!holds(Cure::StrayFlagCleared)),
-        None => hand_on(signal, info, context, code > 0),
+        None => foreign::hand_on(None, signal, info, context, code > 0),
     }
 }
 
-/// Behind somebody else's signal on an armed thread.
-fn foreign(thread: &mut Thread, code: i32, context: *mut libc::ucontext_t) {
+/// Behind somebody else's signal in the traced flow.
+fn behind(thread: &mut Thread, code: i32, context: *mut libc::ucontext_t) {
     // SAFETY: still the kernel's frame of this call.
     let mut registers = Registers(unsafe { &mut *context });
     let before = thread.before;
@@ -163,56 +159,4 @@ fn foreign(thread: &mut Thread, code: i32, context: *mut libc::ucontext_t) {
     } else {
         registers.trap(true);
     }
-}
-
-/// Calls who was there before. What is forced by the processor kills where nobody was.
-fn hand_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t, forced: bool) {
-    let action = former();
-    match action.handler {
-        _ if !holds(Cure::ForeignHandedOn) => {}
-        DEFAULT => die(),
-        IGNORE if forced => die(),
-        IGNORE => {}
-        handler => {
-            if action.flags & SA_RESETHAND != 0 {
-                set_former(Action {
-                    handler: DEFAULT,
-                    ..action
-                });
-            }
-            if action.flags & SA_SIGINFO != 0 {
-                // SAFETY: the program gave this address as such a handler.
-                let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t) =
-                    unsafe { std::mem::transmute(handler) };
-                handler(signal, info, context);
-            } else {
-                // SAFETY: the program gave this address as such a handler.
-                let handler: extern "C" fn(i32) = unsafe { std::mem::transmute(handler) };
-                handler(signal);
-            }
-        }
-    }
-}
-
-/// What the kernel would have done: the process dies of SIGTRAP.
-fn die() {
-    let default = Action::default();
-    if sigaction(Some(&default), None).is_err() {
-        return;
-    }
-    let set = guard::SIGTRAP_BIT;
-    let trap = u64::from(libc::SIGTRAP.unsigned_abs());
-    let ids = [
-        u64::from(sys::getpid()),
-        u64::from(sys::gettid()),
-        trap,
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: a signal to this very thread.
-    unsafe { sys::call(234, ids) };
-    let unblock = [1, (&raw const set) as u64, 0, 8, 0, 0];
-    // SAFETY: the set lives through the call, in which the signal arrives.
-    unsafe { sys::call(sys::nr::RT_SIGPROCMASK, unblock) };
 }

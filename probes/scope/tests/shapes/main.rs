@@ -41,10 +41,31 @@ fn main() -> ExitCode {
                 continue;
             }
             let full = gate.map_or_else(|| (*name).to_owned(), |gate| format!("{name}_as_{gate}"));
-            trials.push(Trial::test(full, move || run(name, gate, *end)));
+            let lacks = lacks(name, gate);
+            if let Some(why) = lacks {
+                eprintln!("skipped: {full}: {why}");
+            }
+            let trial = Trial::test(full, move || run(name, gate, *end));
+            trials.push(trial.with_ignored_flag(lacks.is_some()));
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Why a shape cannot be had here.
+fn lacks(name: &str, gate: Option<&str>) -> Option<&'static str> {
+    match name {
+        "a_wide_vector_state_survives" if !std::arch::is_x86_feature_detected!("avx512f") => {
+            Some("this processor has no AVX-512")
+        }
+        "code_under_a_protection_key_is_traced" if !shape::has_protection_keys() => {
+            Some("this machine has no protection keys")
+        }
+        _ if name.contains("probe_in_the_code") && (gate.is_some() || !shape::can_probe()) => {
+            Some("probes are not permitted")
+        }
+        _ => None,
+    }
 }
 
 /// Runs one shape in a fresh process: it has to end as it should, in time.

@@ -1,6 +1,7 @@
 //! Signals that are not ours, masks, handlers, stacks, probes.
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use scalpel_scope::trace::Fact;
 use scalpel_scope::{HwTrace, Reasons};
 
 use crate::code::{Routine, quiet};
@@ -185,9 +186,7 @@ extern "C" fn scalpel_scope_probed(value: u64) -> u64 {
 pub(crate) fn a_uprobe_in_the_code_is_stepped() {
     let function = scalpel_scope_probed as *const () as usize;
     let (_, before) = call(function as *const (), [4, 0, 0, 0, 0, 0]);
-    let Some(_probe) = uprobe(function as u64) else {
-        return;
-    };
+    let _probe = uprobe(function as u64).unwrap();
     let byte = unsafe { *(function as *const u8) };
     assert_eq!(byte, 0xcc, "the probe is set");
     let (result, trace) = call(function as *const (), [4, 0, 0, 0, 0, 0]);
@@ -200,8 +199,18 @@ pub(crate) fn a_uprobe_in_the_code_is_stepped() {
     assert!(trace.is_complete(), "{}", trace.reasons);
 }
 
+pub(crate) fn can_probe() -> bool {
+    let function = scalpel_scope_probed as *const () as u64;
+    uprobe(function).is_some_and(|fd| unsafe { libc::close(fd) } == 0)
+}
+
 /// `None` where probes are not permitted.
 fn uprobe(addr: u64) -> Option<i32> {
+    probe(addr, 0)
+}
+
+/// With a `config` of 1 it probes the return.
+fn probe(addr: u64, config: u64) -> Option<i32> {
     let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").ok()?;
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let hex = |text| u64::from_str_radix(text, 16).unwrap();
@@ -215,8 +224,193 @@ fn uprobe(addr: u64) -> Option<i32> {
     let path = std::ffi::CString::new(std::env::current_exe().ok()?.to_str()?).unwrap();
     let mut attr = [0_u64; 16];
     attr[0] = kind.trim().parse::<u64>().ok()? | (128 << 32);
+    attr[1] = config;
     attr[7] = path.as_ptr() as u64;
     attr[8] = offset;
     let fd = unsafe { libc::syscall(298, attr.as_ptr(), 0, -1, -1, 8) };
     i32::try_from(fd).ok().filter(|fd| *fd >= 0)
+}
+
+static MASK: AtomicU64 = AtomicU64::new(0);
+static PLACE: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn look(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
+    // Deeper than any signal stack of ours.
+    let deep = std::hint::black_box([0_u8; 150_000]);
+    let mask = mask(libc::SIG_BLOCK, None);
+    let word = unsafe { *(&raw const mask).cast::<u64>() };
+    let inside = unsafe { *(&raw const (*context).uc_sigmask).cast::<u64>() };
+    MASK.store(word ^ inside.rotate_left(32), Ordering::Relaxed);
+    PLACE.store(deep.as_ptr() as u64, Ordering::Relaxed);
+}
+
+/// Raises SIGTRAP; what the handler saw of its mask and stack.
+fn raised() -> (u64, u64) {
+    let here = 0_u8;
+    unsafe { libc::raise(libc::SIGTRAP) };
+    let place = PLACE.load(Ordering::Relaxed);
+    let depth = (&raw const here as u64).wrapping_sub(place);
+    (MASK.load(Ordering::Relaxed), depth)
+}
+
+pub(crate) fn a_handler_that_is_handed_on_runs_as_the_kernel_runs_it() {
+    let blocked = set(&[libc::SIGUSR1, libc::SIGHUP]);
+    mask(libc::SIG_BLOCK, Some(&blocked));
+    for flags in [0, libc::SA_NODEFER] {
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = look as *const () as usize;
+            action.sa_flags = flags | libc::SA_SIGINFO;
+            action.sa_mask = set(&[libc::SIGUSR2]);
+            assert_eq!(
+                libc::sigaction(libc::SIGTRAP, &raw const action, std::ptr::null_mut()),
+                0
+            );
+        }
+        let (native, depth) = raised();
+        assert!(depth < 1 << 20, "on the stack of who raised it");
+        let mut scope = HwTrace::window(quiet());
+        let (inside, depth) = raised();
+        let trace = scope.close().unwrap();
+        assert_eq!(inside, native);
+        assert!(depth < 1 << 20, "and so within a scope");
+        assert!(trace.is_complete(), "{}", trace.reasons);
+    }
+}
+
+extern "C" fn hits(_: i32) {
+    unsafe { std::arch::asm!("int3") };
+}
+
+pub(crate) fn a_breakpoint_in_a_signal_handler_is_not_the_flow() {
+    count_on(libc::SIGTRAP);
+    handle(libc::SIGUSR1, hits as *const () as usize, 0);
+    let signal = u64::from(libc::SIGUSR1.unsigned_abs());
+    let (_, trace) = call(libc::raise as *const (), [signal, 0, 0, 0, 0, 0]);
+    assert_eq!(SEEN.load(Ordering::Relaxed), 1);
+    assert!(trace.is_complete(), "{}", trace.reasons);
+    let handlers = [hits as *const () as u64, count as *const () as u64];
+    assert!(trace.addresses().all(|addr| !handlers.contains(&addr)));
+}
+
+fn signal_stack(new: Option<&libc::stack_t>) -> libc::stack_t {
+    let mut old: libc::stack_t = unsafe { std::mem::zeroed() };
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    assert_eq!(unsafe { libc::sigaltstack(new, &raw mut old) }, 0);
+    old
+}
+
+extern "C" fn where_am_i(_: i32) {
+    let here = 0_u8;
+    PLACE.store(&raw const here as u64, Ordering::Relaxed);
+}
+
+pub(crate) fn the_signal_stack_that_the_program_sets_is_kept() {
+    let memory = crate::code::memory();
+    let small = libc::stack_t {
+        ss_sp: memory as *mut libc::c_void,
+        ss_flags: 0,
+        ss_size: 4096,
+    };
+    let before = signal_stack(None);
+    let mut scope = HwTrace::window(quiet());
+    let first = signal_stack(None);
+    let second = signal_stack(Some(&small));
+    let third = signal_stack(None);
+    // A stack on which the handler would overflow: the page below is taken away.
+    std::hint::black_box(std::process::id());
+    let refused = libc::stack_t {
+        ss_size: 100,
+        ..small
+    };
+    let refused = unsafe { libc::sigaltstack(&raw const refused, std::ptr::null_mut()) };
+    let trace = scope.close().unwrap();
+    for (seen, wanted) in [(first, before), (second, before), (third, small)] {
+        assert_eq!(seen.ss_sp, wanted.ss_sp);
+        assert_eq!(
+            (seen.ss_flags, seen.ss_size),
+            (wanted.ss_flags, wanted.ss_size)
+        );
+    }
+    assert_eq!(refused, -1);
+    assert!(trace.is_complete(), "{}", trace.reasons);
+    assert_eq!(
+        signal_stack(None).ss_sp,
+        small.ss_sp,
+        "it is really set then"
+    );
+    signal_stack(Some(&before));
+}
+
+pub(crate) fn a_handler_on_its_own_stack_is_excluded_and_returns() {
+    handle(
+        libc::SIGUSR1,
+        where_am_i as *const () as usize,
+        libc::SA_ONSTACK,
+    );
+    let memory = crate::code::memory();
+    let large = libc::stack_t {
+        ss_sp: memory as *mut libc::c_void,
+        ss_flags: 0,
+        ss_size: crate::code::PAGES,
+    };
+    let before = signal_stack(Some(&large));
+    let signal = u64::from(libc::SIGUSR1.unsigned_abs());
+    let (_, trace) = call(libc::raise as *const (), [signal, 0, 0, 0, 0, 0]);
+    assert!(trace.is_complete(), "{}", trace.reasons);
+    let inside = PLACE.load(Ordering::Relaxed).wrapping_sub(memory as u64);
+    assert!(
+        inside < crate::code::PAGES as u64,
+        "a large stack stays the program's"
+    );
+    signal_stack(Some(&before));
+}
+
+pub(crate) fn a_pending_signal_is_noted() {
+    count_on(libc::SIGALRM);
+    let spin = Routine::of(&[0x89, 0xf9, 0xff, 0xc9, 0x75, 0xfc, 0xc3]);
+    let (_, trace) = spin.trace([100, 0, 0, 0, 0, 0]);
+    assert!(!trace.assumed.contains(&Fact::SignalPending));
+    let every = |microseconds| {
+        let time = libc::timeval {
+            tv_sec: 0,
+            tv_usec: microseconds,
+        };
+        let timer = libc::itimerval {
+            it_interval: time,
+            it_value: time,
+        };
+        assert_eq!(
+            unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) },
+            0
+        );
+    };
+    let mut options = quiet();
+    options.budget.time = std::time::Duration::from_secs(20);
+    every(500);
+    let (_, trace) = unsafe { HwTrace::call(spin.at, [10_000, 0, 0, 0, 0, 0], options) };
+    every(0);
+    assert!(SEEN.load(Ordering::Relaxed) > 1);
+    assert!(trace.is_complete(), "{}", trace.reasons);
+    assert!(trace.assumed.contains(&Fact::SignalPending));
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn scalpel_scope_calls_probed(value: u64) -> u64 {
+    std::hint::black_box(scalpel_scope_probed(value)) + std::hint::black_box(1)
+}
+
+pub(crate) fn a_return_probe_in_the_code_is_exact() {
+    let probed = scalpel_scope_probed as *const ();
+    let caller = scalpel_scope_calls_probed as *const ();
+    let before = [probed, caller].map(|function| call(function, [4, 0, 0, 0, 0, 0]).1);
+    let _probe = probe(probed as u64, 1).unwrap();
+    for ((function, result), before) in [(probed, 13), (caller, 14)].into_iter().zip(before) {
+        let (got, trace) = call(function, [4, 0, 0, 0, 0, 0]);
+        assert_eq!(got, result);
+        assert!(trace.is_complete(), "{}", trace.reasons);
+        assert_eq!(trace.code, before.code, "no trampoline is shown");
+        assert!(trace.addresses().eq(before.addresses()));
+    }
 }

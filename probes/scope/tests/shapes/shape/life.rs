@@ -324,3 +324,43 @@ pub(crate) fn a_scope_in_a_forked_child_works() {
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(status, 0);
 }
+
+pub(crate) fn a_scope_that_is_dropped_in_a_forked_child_says_so() {
+    let scope = HwTrace::scope(&spin().code(), scalpel_scope::Emit::Off);
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let mut scope = scope;
+        let refused = scope.close() == Err(scalpel_scope::ScopeError::OtherThread);
+        drop(scope);
+        let (_, trace) = spin().trace([2, 0, 0, 0, 0, 0]);
+        unsafe { libc::_exit(i32::from(!refused || !trace.is_complete())) };
+    }
+    let mut scope = scope;
+    let trace = scope.close().unwrap();
+    ends_with(u64::try_from(child).unwrap(), 0);
+    assert_eq!(trace.started, 1);
+    assert!(trace.is_complete(), "{}", trace.reasons);
+}
+
+pub(crate) fn a_thread_that_ends_with_a_scope_open_leaves_nothing_armed() {
+    for _ in 0..40 {
+        std::thread::spawn(|| std::mem::forget(HwTrace::window(quiet())))
+            .join()
+            .unwrap();
+    }
+    let routine = spin();
+    for _ in 0..40 {
+        let trace = std::thread::spawn(move || routine.trace([2, 0, 0, 0, 0, 0]).1)
+            .join()
+            .unwrap();
+        assert!(trace.is_complete(), "{}", trace.reasons);
+    }
+}
+
+pub(crate) fn a_forgotten_scope_ends_by_its_budget() {
+    std::mem::forget(HwTrace::window(quiet()));
+    spin().run([100_000_000, 0, 0, 0, 0, 0]);
+    let (_, trace) = spin().trace([2, 0, 0, 0, 0, 0]);
+    assert!(!trace.is_complete(), "nothing is recorded within it");
+    assert!(trace.reasons.contains(Reasons::BUDGET), "{}", trace.reasons);
+}

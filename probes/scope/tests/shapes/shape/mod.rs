@@ -7,6 +7,9 @@ mod life;
 mod mutation;
 mod surface;
 
+pub(crate) use flow::has_protection_keys;
+pub(crate) use foreign::can_probe;
+
 /// How the process of a shape has to end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
@@ -39,6 +42,16 @@ shapes! {
         what_hides_behind_a_shadow_is_a_reason,
         cpuid_rdtsc_and_the_vdso_are_stepped,
         random_programs_are_as_ptrace_sees_them,
+        loops_and_jumps_on_a_counter_are_exact,
+        indirect_jumps_are_exact,
+        an_instruction_that_rewrites_itself_is_a_reason,
+        a_system_call_that_rewrites_what_is_behind_it_is_a_reason,
+        code_that_is_made_anew_at_the_same_place_is_shown_twice,
+        a_wide_vector_state_survives,
+        code_under_a_protection_key_is_traced,
+        an_exception_with_destructors_is_exact,
+        a_callback_into_the_region_is_seen_each_time,
+        every_longjmp_back_is_exact,
     }
     flags {
         pushed_flags_do_not_show_the_trap_flag,
@@ -59,6 +72,12 @@ shapes! {
         a_handler_that_moves_rip_is_a_reason,
         a_small_stack_survives,
         a_uprobe_in_the_code_is_stepped,
+        a_handler_that_is_handed_on_runs_as_the_kernel_runs_it,
+        a_breakpoint_in_a_signal_handler_is_not_the_flow,
+        the_signal_stack_that_the_program_sets_is_kept,
+        a_handler_on_its_own_stack_is_excluded_and_returns,
+        a_pending_signal_is_noted,
+        a_return_probe_in_the_code_is_exact,
     }
     life {
         a_fork_is_stepped_over_and_the_child_runs_free,
@@ -78,6 +97,9 @@ shapes! {
         two_threads_at_once_are_exact,
         a_thousand_scopes_leave_nothing,
         a_scope_in_a_forked_child_works,
+        a_scope_that_is_dropped_in_a_forked_child_says_so,
+        a_thread_that_ends_with_a_scope_open_leaves_nothing_armed,
+        a_forgotten_scope_ends_by_its_budget,
     }
     surface {
         sixteen_scopes_nest_and_the_seventeenth_is_skipped,
@@ -109,6 +131,8 @@ shapes! {
         nothing_is_left_behind_a_thousand_scopes,
     }
     mutation {
-        random_traces_lose_swap_or_double_no_step_unseen,
+        random_traces_lose_swap_or_double_nothing_unseen,
+        visits_of_a_region_are_not_lost_swapped_or_doubled_unseen,
+        versions_of_code_are_not_swapped_unseen,
     }
 }
