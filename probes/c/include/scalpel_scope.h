@@ -49,7 +49,7 @@
 #define SCALPEL_REASON_UNGUARDED_SYSTEM_CALL (1u << 11)
 // The scope was dropped while one opened within it was still open.
 #define SCALPEL_REASON_WRONG_ORDER (1u << 12)
-// There are more or fewer steps than were counted while they ran.
+// The steps are not those that were counted while they ran.
 #define SCALPEL_REASON_COUNT_DIFFERS (1u << 13)
 // A probe's breakpoint hid an instruction whose successor cannot be checked.
 #define SCALPEL_REASON_UPROBE (1u << 14)

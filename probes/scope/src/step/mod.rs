@@ -10,6 +10,7 @@ mod callout;
 mod collect;
 mod cure;
 mod doors;
+mod enter;
 mod foreign;
 mod guard;
 mod memory;
@@ -22,29 +23,14 @@ mod thread;
 mod trap;
 
 use std::cell::Cell;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::scope::{Budget, ScopeError};
-use crate::trace::{Child, Form, Reasons, Tier, Trace};
-use cure::{Cure, holds};
-use thread::{DEEPEST, Entry, Frame, Kind, Thread};
-
-/// Entries of a thread's log: every trap of the largest budget, and what is inserted between traps.
-const LOG_ROOM: usize = 2 * crate::scope::MOST_TRAPS as usize;
-
-/// How often the list of idle states is tried for.
-const PATIENCE: u32 = 1_000;
+use crate::trace::{Form, Reasons, Tier, Trace};
+use enter::{enter, leave};
+use thread::{DEEPEST, Frame, Kind, Thread};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-/// States of threads whose scopes are all closed, to be used again.
-static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
-
-struct Idle(*mut Thread);
-
-// SAFETY: a state in the list belongs to no thread; who takes it out has it alone.
-unsafe impl Send for Idle {}
 
 /// An open scope of one thread.
 #[derive(Debug)]
@@ -302,154 +288,6 @@ fn limit(state: &mut Thread) {
         .min()
         .unwrap_or(0);
     state.deadline_ns = frames.map(|frame| frame.deadline_ns).min().unwrap_or(0);
-}
-
-/// The first scope of a thread: state, handler, signal stack, mask.
-fn enter(tid: u32) -> Result<*mut Thread, String> {
-    #[cfg(feature = "uncured")]
-    cure::read_environment();
-    warm_up();
-    memory::prepare();
-    trap::install().map_err(|error| format!("SIGTRAP cannot be handled (errno {})", -error))?;
-    let thread = match idle().and_then(|mut idle| idle.pop()) {
-        Some(Idle(thread)) => thread,
-        None => allocate()?,
-    };
-    // SAFETY: taken out of the list: this thread has it alone.
-    let state = unsafe { &mut *thread };
-    *state = Thread {
-        log: state.log,
-        stack: state.stack,
-        key: key(),
-        ..blank()
-    };
-    // What a thread of this id has left behind is nobody's.
-    thread::leave(tid);
-    if thread::enter(tid, thread).is_none() {
-        give_back(thread);
-        return Err("too many threads have open scopes".to_owned());
-    }
-    if holds(Cure::OwnStack) {
-        state.old_stack = altstack::switch(state.stack);
-    }
-    state.wish = set_trap_blocked(false);
-    Ok(thread)
-}
-
-/// The last scope of a thread was closed.
-fn leave(tid: u32, thread: *mut Thread) {
-    // SAFETY: the state of this very thread, which is not armed.
-    let state = unsafe { &mut *thread };
-    callout::close(state);
-    if state.wish && !state.halted {
-        set_trap_blocked(true);
-    }
-    if !holds(Cure::HandlerStays) {
-        assert_eq!(trap::uninstall(), Ok(()));
-    }
-    if let Some(old) = state.old_stack.take() {
-        altstack::restore(state.stack, &old);
-    }
-    thread::leave(tid);
-    give_back(thread);
-}
-
-fn give_back(thread: *mut Thread) {
-    if let Some(mut idle) = idle() {
-        idle.push(Idle(thread));
-    }
-}
-
-/// The list, unless it stays locked: the holder is gone where this process was forked from the holder's.
-fn idle() -> Option<MutexGuard<'static, Vec<Idle>>> {
-    (0..PATIENCE).find_map(|turn| {
-        if turn > 0 {
-            std::thread::yield_now();
-        }
-        match IDLE.try_lock() {
-            Ok(idle) => Some(idle),
-            Err(TryLockError::Poisoned(idle)) => Some(idle.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    })
-}
-
-fn blank() -> Thread {
-    Thread {
-        armed: false,
-        halted: false,
-        reasons: Reasons::NONE,
-        flag_visible: false,
-        before: Thread::IDLE,
-        begin: 0,
-        end: 0,
-        own: false,
-        ahead: [0; thread::LONGEST],
-        away: false,
-        child: None,
-        children: [Child {
-            tid: 0,
-            thread: false,
-        }; thread::LISTED],
-        started: 0,
-        probed: probed::Probed::NONE,
-        signals: 0,
-        key: 0,
-        traps: 0,
-        counted: 0,
-        most_traps: 0,
-        deadline_ns: 0,
-        wish: false,
-        hop: AtomicBool::new(false),
-        gone: [const { AtomicU64::new(0) }; DEEPEST],
-        log: null_mut(),
-        len: 0,
-        room: LOG_ROOM,
-        frames: [None; DEEPEST],
-        stack: null_mut(),
-        old_stack: None,
-        callout: callout::State::default(),
-    }
-}
-
-fn allocate() -> Result<*mut Thread, String> {
-    let log = map(LOG_ROOM * size_of::<Entry>())?;
-    let stack = map(altstack::BYTES)?;
-    Ok(Box::into_raw(Box::new(Thread {
-        log: log.cast(),
-        stack,
-        ..blank()
-    })))
-}
-
-/// Fresh memory, taken page by page as it is touched.
-fn map(bytes: usize) -> Result<*mut u8, String> {
-    let (access, kind) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-    );
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let at = unsafe { libc::mmap(null_mut(), bytes, access, kind, -1, 0) };
-    if at == libc::MAP_FAILED {
-        return Err(format!("no memory for a log of {bytes} bytes"));
-    }
-    Ok(at.cast())
-}
-
-/// The decoder makes its tables at its first use, which may not be in the handler.
-fn warm_up() {
-    std::hint::black_box(crate::flow::decode(0, &[0x90]));
-}
-
-/// Blocks or unblocks SIGTRAP for this thread; returns whether it was blocked.
-fn set_trap_blocked(blocked: bool) -> bool {
-    let set = guard::SIGTRAP_BIT;
-    let mut old = 0_u64;
-    let how = u64::from(!blocked);
-    let args = [how, (&raw const set) as u64, (&raw mut old) as u64, 8, 0, 0];
-    // SAFETY: both sets live through the call.
-    unsafe { sys::call(sys::nr::RT_SIGPROCMASK, args) };
-    old & guard::SIGTRAP_BIT != 0
 }
 
 /// Calls a function without a trace.

@@ -6,6 +6,7 @@
     clippy::undocumented_unsafe_blocks,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::print_stderr,
     reason = "shapes are what is unsafe about a process"
 )]
 mod code;

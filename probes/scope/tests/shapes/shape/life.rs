@@ -326,7 +326,7 @@ pub(crate) fn a_scope_in_a_forked_child_works() {
 }
 
 pub(crate) fn a_scope_that_is_dropped_in_a_forked_child_says_so() {
-    let scope = HwTrace::scope(&spin().code(), scalpel_scope::Emit::Off);
+    let scope = HwTrace::window(quiet());
     let child = unsafe { libc::fork() };
     if child == 0 {
         let mut scope = scope;
@@ -342,11 +342,14 @@ pub(crate) fn a_scope_that_is_dropped_in_a_forked_child_says_so() {
     assert!(trace.is_complete(), "{}", trace.reasons);
 }
 
+/// Opens a scope that nobody closes.
+fn forgotten() {
+    let _scope = std::mem::ManuallyDrop::new(HwTrace::window(quiet()));
+}
+
 pub(crate) fn a_thread_that_ends_with_a_scope_open_leaves_nothing_armed() {
     for _ in 0..40 {
-        std::thread::spawn(|| std::mem::forget(HwTrace::window(quiet())))
-            .join()
-            .unwrap();
+        std::thread::spawn(forgotten).join().unwrap();
     }
     let routine = spin();
     for _ in 0..40 {
@@ -358,7 +361,7 @@ pub(crate) fn a_thread_that_ends_with_a_scope_open_leaves_nothing_armed() {
 }
 
 pub(crate) fn a_forgotten_scope_ends_by_its_budget() {
-    std::mem::forget(HwTrace::window(quiet()));
+    forgotten();
     spin().run([100_000_000, 0, 0, 0, 0, 0]);
     let (_, trace) = spin().trace([2, 0, 0, 0, 0, 0]);
     assert!(!trace.is_complete(), "nothing is recorded within it");

@@ -116,14 +116,18 @@ fn mutate(trace: &Trace, parts: &[Vec<Step>]) -> usize {
                 steps: steps.concat(),
                 ..trace.clone()
             };
-            if mutant.steps != trace.steps {
-                assert!(
-                    !oracle::check(&mutant).is_empty(),
-                    "part {at} of {trace:#?}"
-                );
+            if ran(&mutant) != ran(trace) {
+                let found = oracle::check(&mutant);
+                assert!(!found.is_empty(), "part {at} of {trace:#?}");
                 changed += 1;
             }
         }
     }
     changed
+}
+
+/// The instructions of a trace; where the flow went outside a region is no part of it.
+fn ran(trace: &Trace) -> Vec<(u32, u32)> {
+    let steps = trace.steps.iter();
+    steps.map(|step| (step.code, step.count)).collect()
 }
