@@ -71,6 +71,8 @@
 #define SCALPEL_REASON_OPEN_END (1u << 24)
 // Branch records are samples: what ran between them is not known.
 #define SCALPEL_REASON_SAMPLED (1u << 25)
+// Something that ran between two steps is missing.
+#define SCALPEL_REASON_GAP (1u << 27)
 // What tells which thread ran, or what was mapped where, is missing, or lost in part.
 #define SCALPEL_REASON_SIDE_BAND (1u << 26)
 // The code inside was suspended (an await); what the thread ran from there on is not its own.

@@ -344,7 +344,11 @@ pub(crate) fn a_scope_that_is_dropped_in_a_forked_child_says_so() {
 
 /// Opens a scope that nobody closes.
 fn forgotten() {
-    let _scope = std::mem::ManuallyDrop::new(HwTrace::window(quiet()));
+    let options = Options {
+        budget: Budget::default(),
+        ..quiet()
+    };
+    let _scope = std::mem::ManuallyDrop::new(HwTrace::window(options));
 }
 
 pub(crate) fn a_thread_that_ends_with_a_scope_open_leaves_nothing_armed() {
