@@ -63,12 +63,19 @@ fn unit(yes: bool) -> Result<Counts> {
         // Loaded at run time by what decodes Intel PT.
         apt::ensure(&["libipt2"], "the decoder of Intel PT", yes)?;
     }
-    tests(
+    let mut counts = tests(
         cmd::cargo()
             .args(["test", "--locked", "--no-fail-fast"])
             .args(HOST)
             .args(["--exclude", "scalpel-tests"]),
-    )
+    )?;
+    // Each cure of the stepper taken out in its turn: the shapes that need it have to fail.
+    counts += tests(
+        cmd::cargo()
+            .args(["test", "--locked", "--package", "scalpel-scope"])
+            .args(["--features", "uncured", "--test", "shapes"]),
+    )?;
+    Ok(counts)
 }
 
 /// Runs a test command and adds up the closing lines of its runners.

@@ -1,6 +1,7 @@
 //! The debug registers of one thread, as a group of perf events that send SIGTRAP: a watch on a return slot leads it, and
 //! breakpoints at the region's entries follow it. Enabling the leader enables all; one ioctl moves and enables it.
 //! Needs no libc, takes no lock and allocates nothing: the handler may use it.
+use super::super::cure::{Cure, holds};
 use super::super::sys;
 
 const PERF_EVENT_OPEN: u64 = 298;
@@ -44,7 +45,7 @@ pub(super) fn event(info: *const libc::siginfo_t) -> Option<u64> {
 pub(super) fn is_late(info: *const libc::siginfo_t) -> bool {
     // SAFETY: as above; the flags follow the data and the type.
     let flags = unsafe { *info.cast::<u32>().add(9) };
-    flags & 1 != 0
+    flags & 1 != 0 && holds(Cure::CallOutsVerified)
 }
 
 /// The words of `perf_event_attr`.
@@ -92,7 +93,7 @@ impl Events {
         let leader = attr(READ_WRITE, &raw const NOTHING as u64, 0, true);
         let follow = (1..)
             .zip(entries)
-            .map(|(data, entry)| attr(EXECUTE, *entry, data, false));
+            .map(|(data, entry)| attr(EXECUTE, *entry, data, !holds(Cure::EntriesWatched)));
         for attr in std::iter::once(leader).chain(follow) {
             if events.add(&attr).is_none() {
                 events.close();
@@ -121,6 +122,11 @@ impl Events {
 
     /// Watches `slot`, and the entries; `false` if the kernel does not let us.
     pub(super) fn watch(&mut self, slot: u64) -> bool {
+        let slot = if holds(Cure::ReturnSlotWatched) {
+            slot
+        } else {
+            &raw const NOTHING as u64
+        };
         let attr = attr(READ_WRITE, slot, 0, false);
         self.modify(MODIFY, attr.as_ptr() as u64)
     }

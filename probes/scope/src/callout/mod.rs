@@ -9,6 +9,7 @@ mod events;
 
 use iced_x86::{FlowControl, Instruction, Mnemonic};
 
+use super::cure::{Cure, holds};
 use super::memory;
 use super::registers::Registers;
 use super::thread::Thread;
@@ -150,7 +151,7 @@ pub(super) fn settle(thread: &mut Thread) {
         within(thread, call);
     }
     let counted = thread.callout.events.and_then(|events| events.counted());
-    if counted != Some(thread.callout.hits) {
+    if counted != Some(thread.callout.hits) && holds(Cure::CallOutsVerified) {
         // A hit whose signal never came, or the events are gone.
         thread.blame(Reasons::CALL_OUT);
     }
@@ -165,7 +166,7 @@ fn within(thread: &mut Thread, call: Call) {
 
 /// The scope is closed: a call that did not come back is not verified.
 pub(super) fn judge(thread: &mut Thread) {
-    if thread.callout.landing.take().is_some() {
+    if thread.callout.landing.take().is_some() && holds(Cure::CallOutsVerified) {
         thread.blame(Reasons::CALL_OUT);
     }
 }

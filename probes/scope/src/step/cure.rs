@@ -34,6 +34,12 @@ cures! {
     SignalNoted
     ChangedCodeNoted
     FlagKeptByPop
+    HiddenCallByStub
+    ReturnProbeKnown
+    HandlerNotTraced
+    ReturnSlotWatched
+    EntriesWatched
+    CallOutsVerified
 }
 
 /// Whether the cure is in force.

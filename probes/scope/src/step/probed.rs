@@ -1,6 +1,7 @@
 //! Return probes: the kernel puts a trampoline of its own where a probed function returns to. The trampoline is the
 //! kernel's code, cannot be read, and is not what the program wrote: the flow goes from the return to where it was called.
 //! Runs in the handler: no libc, no lock, no allocation.
+use super::cure::{Cure, holds};
 use super::registers::Registers;
 use super::thread::{Before, Kind, Thread};
 use super::{doors, memory, stop};
@@ -55,6 +56,9 @@ pub(super) fn note(thread: &mut Thread, registers: &Registers<'_>) {
 
 /// At a place that cannot be read: whether it is the trampoline, which then runs on, stop by stop, unlogged.
 pub(super) fn enters(thread: &mut Thread, registers: &mut Registers<'_>) -> bool {
+    if !holds(Cure::ReturnProbeKnown) {
+        return false;
+    }
     let slot = registers.rsp().wrapping_sub(8);
     thread.probed.unwind(slot);
     let last = thread.probed.len.checked_sub(1);

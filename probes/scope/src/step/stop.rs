@@ -168,7 +168,7 @@ fn verdict(
         return verdict;
     }
     let behind = instruction.next_ip();
-    if !hides(behind, &mut thread.ahead) {
+    if !hides(behind, &mut thread.ahead) || !holds(Cure::HiddenCallByStub) {
         return verdict;
     }
     if instruction.mnemonic() == Mnemonic::Syscall {

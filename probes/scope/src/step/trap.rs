@@ -122,13 +122,18 @@ extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
         Some(thread) if code == SI_KERNEL && thread.away && over::landed(registers.rip()) => {
             stop::landed(thread, &mut registers);
         }
-        Some(thread) if from_kernel || code == 0 && thread.before.kind == Kind::Breakpoint => {
+        Some(thread)
+            if from_kernel
+                || code == 0
+                    && thread.before.kind == Kind::Breakpoint
+                    && holds(Cure::ProbeStepKnown) =>
+        {
             // The step over a uprobe comes as a plain signal that the thread seems to have sent itself.
             stop::stop(thread, &mut registers);
         }
         Some(thread) => {
             // A signal handler of the program, or a stub of ours, runs without the flag: that is not the traced flow.
-            let stepped = registers.flags() & TRAP_FLAG != 0;
+            let stepped = registers.flags() & TRAP_FLAG != 0 || !holds(Cure::HandlerNotTraced);
             registers.trap(false);
             let forced = code != 0 && code != libc::SI_TKILL && code != libc::SI_QUEUE;
             foreign::hand_on(Some(thread), signal, info, context, forced);
@@ -137,7 +142,10 @@ extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
             }
         }
         // A thread that was born with the flag, or got it back by POPF after the close.
-        None if from_kernel => registers.trap(!holds(Cure::StrayFlagCleared)),
+        None if from_kernel => {
+            let clear = holds(Cure::StrayFlagCleared) && holds(Cure::StoppedForGood);
+            registers.trap(!clear);
+        }
         None => foreign::hand_on(None, signal, info, context, code > 0),
     }
 }

@@ -14,6 +14,8 @@ mod gates;
 mod programs;
 mod ptrace;
 mod shape;
+#[cfg(feature = "uncured")]
+mod uncured;
 
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -35,6 +37,32 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::from_args();
+    libtest_mimic::run(&arguments, trials()).exit_code()
+}
+
+/// Each cure must be needed.
+#[cfg(feature = "uncured")]
+fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (cure, shapes) in uncured::ALL {
+        for name in *shapes {
+            let full = format!("without_{cure}_{name}_fails");
+            let skipped = skipped(&full, lacks(name, None));
+            let trial = Trial::test(full, move || {
+                let held = run(name, None, shape::End::Well, Some(cure)).is_ok();
+                if held {
+                    return Err(format!("{name} holds without {cure}").into());
+                }
+                Ok(())
+            });
+            trials.push(trial.with_ignored_flag(skipped));
+        }
+    }
+    trials
+}
+
+#[cfg(not(feature = "uncured"))]
+fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (name, _, end) in shape::ALL {
         for gate in [None, Some("nobody"), Some("seccomp")] {
@@ -42,15 +70,20 @@ fn main() -> ExitCode {
                 continue;
             }
             let full = gate.map_or_else(|| (*name).to_owned(), |gate| format!("{name}_as_{gate}"));
-            let lacks = lacks(name, gate);
-            if let Some(why) = lacks {
-                eprintln!("skipped: {full}: {why}");
-            }
-            let trial = Trial::test(full, move || run(name, gate, *end));
-            trials.push(trial.with_ignored_flag(lacks.is_some()));
+            let skipped = skipped(&full, lacks(name, gate));
+            let trial = Trial::test(full, move || run(name, gate, *end, None));
+            trials.push(trial.with_ignored_flag(skipped));
         }
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    trials
+}
+
+/// Says why a trial is skipped, if it is.
+fn skipped(full: &str, why: Option<&str>) -> bool {
+    if let Some(why) = why {
+        eprintln!("skipped: {full}: {why}");
+    }
+    why.is_some()
 }
 
 /// Why a shape cannot be had here.
@@ -70,7 +103,12 @@ fn lacks(name: &str, gate: Option<&str>) -> Option<&'static str> {
 }
 
 /// Runs one shape in a fresh process: it has to end as it should, in time.
-fn run(name: &str, gate: Option<&str>, end: shape::End) -> Result<(), Failed> {
+fn run(
+    name: &str,
+    gate: Option<&str>,
+    end: shape::End,
+    uncured: Option<&str>,
+) -> Result<(), Failed> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .env(SHAPE, name)
@@ -82,10 +120,18 @@ fn run(name: &str, gate: Option<&str>, end: shape::End) -> Result<(), Failed> {
     if name.contains("turned_off") {
         command.env("SCALPEL_SCOPE", "off");
     }
+    // What hangs without its cure hangs for ever.
+    let patience = match uncured {
+        Some(cure) => {
+            command.env("SCALPEL_TEST_UNCURED", cure);
+            PATIENCE / 6
+        }
+        None => PATIENCE,
+    };
     let mut child = command.spawn()?;
     let begun = Instant::now();
     while child.try_wait()?.is_none() {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > patience {
             child.kill()?;
             return Err(format!("{name} hangs").into());
         }

@@ -166,6 +166,13 @@ pub(crate) fn a_handler_that_moves_rip_is_a_reason() {
 }
 
 pub(crate) fn a_small_stack_survives() {
+    // No signal stack of the program's either.
+    let none = libc::stack_t {
+        ss_sp: std::ptr::null_mut(),
+        ss_flags: libc::SS_DISABLE,
+        ss_size: 0,
+    };
+    signal_stack(Some(&none));
     let memory = crate::code::memory();
     // 1 KiB of stack above a page that is taken away.
     unsafe { libc::mprotect(memory as *mut libc::c_void, 4096, libc::PROT_NONE) };
