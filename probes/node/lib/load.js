@@ -19,17 +19,18 @@ function install(probe) {
   };
 
   const calls = mode === 'call';
-  Module.prototype._compile = function _compile(content, filename, ...rest) {
+  // Without a name and of three parameters, as Node.js has it.
+  Module.prototype._compile = function (content, filename, format) {
     const { text = content, module = 0 } = probe.load(content, filename, KIND.commonjs);
-    if (module === 0 || mode === 'v8') return compile.call(this, text, filename, ...rest);
+    if (module === 0 || mode === 'v8') return compile.call(this, text, filename, format);
     if (!calls) {
       helper.c[module]++;
-      return compile.call(this, text, filename, ...rest);
+      return compile.call(this, text, filename, format);
     }
     const token = helper.e(module);
     let returned = 0;
     try {
-      const result = compile.call(this, text, filename, ...rest);
+      const result = compile.call(this, text, filename, format);
       returned = 1;
       return result;
     } finally {

@@ -13,7 +13,7 @@ const RESUME = String.raw`${T}<0&&\(${T}=${H}\.r\(${T},\d+\)\)`;
 const COUNT = String.raw`${H}\.c\[\d+\]\+\+`;
 
 const PIECES = [
-  String.raw`\{${START}return\(\$scalpel\$v=\(0,`,
+  String.raw`\{;${START}return\(\$scalpel\$v=\(0,`,
   String.raw`\),\$scalpel\$r=1,\$scalpel\$v\)${FINALLY}\}`,
   START,
   String.raw`;\$scalpel\$r=1${FINALLY}`,
@@ -26,11 +26,13 @@ const PIECES = [
   String.raw`;${SUSPEND};`,
   String.raw`${RESUME};`,
   String.raw`${H}\.v\(`,
-  String.raw`\{${ALIAS};${COUNT};return \(0,`,
+  String.raw`\{;${ALIAS};${COUNT};return\(0,`,
   String.raw`${ALIAS};${COUNT};`,
   String.raw`\(${COUNT},`,
-  String.raw`\)?/\*\$scalpel\*/[})]`,
+  String.raw`\)/\*\$scalpel;\*/\}`,
+  String.raw`/\*\$scalpel\*/[})]`,
   String.raw`\{/\*\$scalpel\*/`,
+  String.raw`/\*\$scalpel:node-do-not-add-exception-line\*/`,
 ];
 
 const INSERTED = new RegExp(PIECES.join('|'), 'g');

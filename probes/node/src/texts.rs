@@ -261,6 +261,15 @@ pub fn column(file: &str, line: i32, column: i32) -> Option<i32> {
     (back != column).then_some(back)
 }
 
+/// Whether anything was inserted in this line of a file.
+pub fn touched(file: &str, line: i32) -> bool {
+    let texts = texts();
+    let placed = texts.files.get(file);
+    placed.is_some_and(|placed| {
+        u32::try_from(line - placed.offset.0).is_ok_and(|line| placed.edits.touches(line))
+    })
+}
+
 /// The function of a file that V8 lists with this range of its (not rewritten) text; 0 = none.
 pub fn by_range(file: &str, start: u32, end: u32) -> u32 {
     let texts = texts();

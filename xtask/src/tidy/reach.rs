@@ -30,6 +30,7 @@ const FENCES: &[Fence] = &[
             // Signals by their numbers.
             "scalpel-user/src/record/stop.rs",
             "probes/core/examples/",
+            "probes/node/src/napi/",
             "probes/scope/src/step/",
             "probes/scope/src/callout/",
             "probes/scope/src/displaced/",

@@ -7,7 +7,7 @@ use napi_sys::{napi_callback_info, napi_env, napi_value};
 use scalpel::{Hello, Segment, Source as Language, modes};
 
 use super::calls::{self, Isolate};
-use super::{Export, value};
+use super::{Export, stack, value};
 use crate::rewrite::{Kind, Mode, Source};
 use crate::texts::{self, Loaded, Wanted};
 
@@ -19,9 +19,11 @@ pub(super) const ALL: &[Export] = &[
     (c"load", load),
     (c"column", column),
     (c"offset", offset),
+    (c"touched", touched),
     (c"note", note),
     (c"counted", counted),
     (c"close", close),
+    (c"deepen", deepen),
 ];
 
 /// What this process records; the first isolate decides.
@@ -192,6 +194,24 @@ unsafe extern "C" fn offset(env: napi_env, info: napi_callback_info) -> napi_val
     };
     let found = texts::offset(&file, value::small(env, offset));
     value::from_number(env, i64::from(found))
+}
+
+/// `deepen()`: gives the main thread's recursion the room that inserted code takes; whether it could.
+unsafe extern "C" fn deepen(env: napi_env, _: napi_callback_info) -> napi_value {
+    let deepened = WANTED.get().is_some_and(|wanted| match wanted.mode {
+        Some(Mode::Call) => stack::deepen(230),
+        Some(Mode::Count) => stack::deepen(125),
+        None => true,
+    });
+    value::from_truth(env, deepened)
+}
+
+/// `touched(file, line)`: whether anything was inserted in the line.
+unsafe extern "C" fn touched(env: napi_env, info: napi_callback_info) -> napi_value {
+    let ([file, line], _) = value::arguments(env, info);
+    let line = i32::try_from(value::number(env, line)).unwrap_or(0);
+    let touched = value::text(env, file).is_some_and(|file| texts::touched(&file, line));
+    value::from_truth(env, touched)
 }
 
 /// `note(kind, value, text)`.

@@ -4,6 +4,7 @@
 //! into JavaScript or panics; what cannot be done answers `undefined`.
 mod calls;
 mod exports;
+mod stack;
 mod value;
 
 use std::ffi::CStr;

@@ -14,6 +14,10 @@ pub const HELPER: &str = "$scalpel";
 const FALLBACK: &str =
     r#"typeof $scalpel=="object"?$scalpel:{v:x=>x,c:{},g:new Proxy({},{get:()=>1})}"#;
 
+/// Once on every line that has a piece: Node.js prints no excerpt of such a line, which would show what was inserted, when an
+/// exception ends the program (`GetErrorSource` in its `node_errors.cc`). `lib/fatal.js` prints the original instead.
+const UNPRINTED: &str = "/*$scalpel:node-do-not-add-exception-line*/";
+
 /// What the inserted code records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
@@ -46,7 +50,7 @@ impl Writer<'_> {
             Piece::End => format!(
                 ";$scalpel$r=1}}finally{{$scalpel$t&&{h}.{exit}($scalpel$t,{id},$scalpel$r)}}"
             ),
-            Piece::ArrowStart => format!("{{{}return($scalpel$v=(0,", self.start()),
+            Piece::ArrowStart => format!("{{;{}return($scalpel$v=(0,", self.start()),
             Piece::ArrowEnd => format!(
                 "),$scalpel$r=1,$scalpel$v)}}finally{{$scalpel$t&&{h}.{exit}($scalpel$t,{id},$scalpel$r)}}}}"
             ),
@@ -103,9 +107,9 @@ impl Writer<'_> {
         match piece {
             Piece::Start => format!("{alias};{h}.c[{id}]++;"),
             Piece::ArrowStart if self.outermost => {
-                format!("{{{alias};{h}.c[{id}]++;return (0,")
+                format!("{{;{alias};{h}.c[{id}]++;return(0,")
             }
-            Piece::ArrowEnd if self.outermost => ")/*$scalpel*/}".to_owned(),
+            Piece::ArrowEnd if self.outermost => ")/*$scalpel;*/}".to_owned(),
             Piece::ArrowStart => format!("({h}.c[{id}]++,"),
             Piece::ArrowEnd => "/*$scalpel*/)".to_owned(),
             _ => String::new(),
@@ -119,9 +123,15 @@ pub(super) fn render(text: &str, found: &Found, ids: &[u32], mode: Mode, alias: 
     let mut out = String::with_capacity(text.len() * 3 / 2);
     let mut edits = Edits::new(units.line_offsets());
     let mut done = 0;
+    let mut last_line = 0;
     for insertion in &found.insertions {
-        let piece = piece(insertion, found, ids, mode, alias);
+        let mut piece = piece(insertion, found, ids, mode, alias);
         if !piece.is_empty() {
+            let (line, _) = units.position(insertion.at);
+            if line != last_line {
+                piece.push_str(UNPRINTED);
+                last_line = line;
+            }
             out.push_str(text.get(done..insertion.at as usize).unwrap_or(""));
             done = insertion.at as usize;
             edits.insert(units.offset(insertion.at), piece.len() as u32);

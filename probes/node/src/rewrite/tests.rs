@@ -1,6 +1,8 @@
 use super::*;
 use scalpel_common::segment::name_flags::{ANONYMOUS, ASYNC, GENERATOR};
 
+const UNPRINTED: &str = "/*$scalpel:node-do-not-add-exception-line*/";
+
 fn source(text: &str, kind: Kind) -> Source<'_> {
     Source {
         text,
@@ -27,7 +29,7 @@ fn check(text: &str, kind: Kind) -> String {
         let rewritten = rewrite(source, &found, &ids(&found), mode, alias).unwrap();
         assert_eq!(rewritten.text.lines().count(), text.lines().count());
         finds_back(text, &rewritten);
-        call = rewritten.text;
+        call = rewritten.text.replace(UNPRINTED, "");
     }
     call
 }
@@ -66,12 +68,28 @@ fn a_function_is_bracketed() {
 }
 
 #[test]
+fn every_line_with_a_piece_is_marked_once() {
+    let text = "function f() {\n return [() => 1, () => 2] }\nvar x\nf(function () {\n})";
+    let source = source(text, Kind::CommonJs);
+    let found = find(source).unwrap();
+    for mode in [Mode::Call, Mode::Count] {
+        let rewritten = rewrite(source, &found, &ids(&found), mode, false)
+            .unwrap()
+            .text;
+        for line in rewritten.lines() {
+            let marks = line.matches(UNPRINTED).count();
+            assert_eq!(marks, usize::from(line.contains("$scalpel")), "{line}");
+        }
+    }
+}
+
+#[test]
 fn a_count_is_one_statement() {
     let source = source("const f = x => x; function g() {}", Kind::Script);
     let found = find(source).unwrap();
     let counted = rewrite(source, &found, &[7, 9], Mode::Count, false).unwrap();
     assert_eq!(
-        counted.text,
+        counted.text.replace(UNPRINTED, ""),
         "const f = x => ($scalpel.c[7]++,x/*$scalpel*/); function g() {;$scalpel.c[9]++;}"
     );
 }

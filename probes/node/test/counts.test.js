@@ -1,0 +1,64 @@
+'use strict';
+// Calls by function are those that V8 counts in the same process; call mode and count mode agree.
+const assert = require('assert');
+const fs = require('fs');
+const os = require('os');
+const path = require('path');
+const { test } = require('node:test');
+const { PACKAGES, calls, program, record } = require('./harness.js');
+
+/** Runs a program with V8 counting beside the probe; both answers by file and range. */
+function both(name, mode, env) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'scalpel-oracle-'));
+  const oracle = path.join(folder, 'oracle.json');
+  const recorded = record(['--require', program('oracle.js'), program(name)], {
+    mode,
+    env: { ...env, ORACLE: oracle, NODE_PATH: PACKAGES && path.join(PACKAGES, 'node_modules') },
+    collector: ['--slots', '1048576', '--lanes', '8'],
+  });
+  assert.strictEqual(recorded.code, 0, recorded.stderr);
+  const told = JSON.parse(fs.readFileSync(oracle));
+  fs.rmSync(folder, { recursive: true });
+  return { recorded, v8: byRange(told.filter((one) => one.count > 0)), ours: ours(recorded, mode) };
+}
+
+const key = ({ file, start, end }) => `${file}:${start}-${end}`;
+
+function byRange(functions) {
+  const found = new Map();
+  for (const one of functions) found.set(key(one), (found.get(key(one)) ?? 0) + one.count);
+  return found;
+}
+
+function ours(recorded, mode) {
+  const sums = calls(recorded, mode);
+  const [{ functions }] = recorded.processes;
+  return byRange(functions.filter(({ func }) => sums.has(func)).map((one) => ({ ...one, count: sums.get(one.func) })));
+}
+
+/** What differs, as lines; the oracle's own file is not the program's. */
+function differences(v8, ours) {
+  const keys = new Set([...v8.keys(), ...ours.keys()]);
+  const apart = [...keys].filter((key) => v8.get(key) !== ours.get(key) && !/programs.oracle.js|probes.node.preload.js/.test(key));
+  return apart.map((key) => `${key}: V8 ${v8.get(key)}, probe ${ours.get(key)}`);
+}
+
+for (const mode of ['call', 'count']) {
+  test(`express, 700 requests, ${mode} mode: functions and counts are those of V8`, { skip: !PACKAGES && 'no packages' }, () => {
+    const { v8, ours, recorded } = both('express.js', mode, { REQUESTS: '700' });
+    assert.deepStrictEqual(JSON.parse(recorded.stdout), { 200: 300, 201: 100, 404: 100, 500: 200 });
+    assert.ok(ours.size > 200, `only ${ours.size} functions`);
+    assert.deepStrictEqual(differences(v8, ours), []);
+    const [{ functions }] = recorded.processes;
+    assert.ok(functions.every(({ lost }) => lost === 0));
+  });
+}
+
+for (const mode of ['call', 'count']) {
+  test(`fastify, 300 requests, ${mode} mode: functions and counts are those of V8`, { skip: !PACKAGES && 'no packages' }, () => {
+    const { v8, ours, recorded } = both('fastify.js', mode, { REQUESTS: '300' });
+    assert.deepStrictEqual(JSON.parse(recorded.stdout), { 200: 100, 400: 100, 500: 100 });
+    assert.ok(ours.size > 300, `only ${ours.size} functions`);
+    assert.deepStrictEqual(differences(v8, ours), []);
+  });
+}
