@@ -118,7 +118,11 @@ fn build(inputs: impl Iterator<Item = Input>) -> (Builder, MonoTime, u64) {
             Input::Drained(time) => order.drained(time, &mut |item| take(&mut builder, item)),
             Input::ThreadName(pid, tid, name) => builder.thread_name(pid, tid, &name),
             Input::End(time) => last = time,
-            Input::Losses(_) | Input::Bound(_) | Input::Symbols(_) | Input::Note(_) => {}
+            Input::Losses(_)
+            | Input::Bound(_)
+            | Input::Symbols(_)
+            | Input::Note(_)
+            | Input::Probe(_) => {}
         }
     }
     order.finish(&mut |item| take(&mut builder, item));

@@ -33,6 +33,10 @@ pub enum UnknownReason {
     ProcessGone,
     /// The stream named an id that nobody defined.
     UndefinedId,
+    /// The source gives it no name: an anonymous function.
+    Nameless,
+    /// An in-process probe gave it a number and no name that could be read: its name area was full, or is damaged.
+    NameLost,
 }
 
 impl UnknownReason {
@@ -49,6 +53,8 @@ impl UnknownReason {
             Self::KernelHidden => "kernel-hidden",
             Self::ProcessGone => "process-gone",
             Self::UndefinedId => "undefined-id",
+            Self::Nameless => "nameless",
+            Self::NameLost => "name-lost",
         }
     }
 }
@@ -73,8 +79,10 @@ pub enum ExitStrategy {
     RetOffsets,
     /// Entries only: exact counts and edges, time by sampling.
     EntryOnly,
-    /// Not probed: known from samples or from an in-process probe.
+    /// Not probed: known from samples.
     None,
+    /// Entries and ends are told by a probe within the process.
+    Probe,
 }
 
 impl ExitStrategy {
@@ -85,6 +93,7 @@ impl ExitStrategy {
             Self::RetOffsets => "ret",
             Self::EntryOnly => "entry",
             Self::None => "none",
+            Self::Probe => "probe",
         }
     }
 }
@@ -108,6 +117,16 @@ pub enum Language {
     JavaScript,
     /// The kernel.
     Kernel,
+    /// Ruby.
+    Ruby,
+    /// PHP.
+    Php,
+    /// Java and other languages of its virtual machine.
+    Java,
+    /// Languages of .NET.
+    Dotnet,
+    /// Lua.
+    Lua,
 }
 
 impl Language {
@@ -122,6 +141,11 @@ impl Language {
             Self::Python => "python",
             Self::JavaScript => "js",
             Self::Kernel => "kernel",
+            Self::Ruby => "ruby",
+            Self::Php => "php",
+            Self::Java => "java",
+            Self::Dotnet => "dotnet",
+            Self::Lua => "lua",
         }
     }
 }

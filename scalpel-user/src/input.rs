@@ -58,6 +58,32 @@ pub struct Bound {
     pub reason: String,
 }
 
+/// What a probe says about itself: its runtime, what it cannot see, what it did not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeWord {
+    /// Process it runs in.
+    pub pid: Pid,
+    /// A [`Source`](crate::event::Source) number.
+    pub source: u8,
+    /// A [`note_kind`](scalpel_common::segment::note_kind) number.
+    pub kind: u8,
+    /// When.
+    pub time: MonoTime,
+    /// Depends on the kind.
+    pub value: u64,
+    /// For people.
+    pub text: String,
+}
+
+/// Who sends an input: each drains all of its own rings or lanes, and says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feed {
+    /// The BPF programs' rings.
+    Kernel,
+    /// The probes' lanes.
+    Probes,
+}
+
 /// One input of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
@@ -85,6 +111,8 @@ pub enum Input {
     Note(String),
     /// Last of a recording that ended by itself; a recording without it was cut.
     End(MonoTime),
+    /// A probe's word about itself.
+    Probe(ProbeWord),
 }
 
 /// The name of one sampled address.

@@ -1,6 +1,6 @@
 //! The collector of scalpel.
 
-// `unsafe` lives in `kernel/` only, which allows it for itself.
+// `unsafe` lives in `kernel/` and in `probe/memory.rs` only, which allow it for themselves.
 #![deny(unsafe_code)]
 
 pub mod caps;
@@ -21,6 +21,7 @@ pub mod log;
 pub mod order;
 pub mod output;
 pub mod plan;
+pub mod probe;
 pub mod record;
 pub mod report;
 pub mod scope;

@@ -4,13 +4,14 @@
 
 use rustc_hash::FxHashMap;
 use scalpel_common::kernel::LossClass;
+use scalpel_common::segment::note_kind;
 
 use crate::decode::Census;
-use crate::event::{FuncId, MonoTime, Pid};
+use crate::event::{FuncId, MonoTime, Pid, Source};
 use crate::function::{FunctionInfo, FunctionTable, UnknownReason};
 use crate::genome::assemble::Assembly;
 use crate::genome::{Counter, Genome};
-use crate::input::{Input, Loss, RunInfo, Symbol};
+use crate::input::{Input, Loss, ProbeWord, RunInfo, Symbol};
 use crate::order::{Order, Released};
 use crate::stack::{Builder, Options};
 
@@ -90,6 +91,7 @@ impl Session {
             Input::ThreadName(pid, tid, name) => self.builder.thread_name(pid, tid, &name),
             Input::Note(note) => self.assembly.note(note),
             Input::End(time) => self.assembly.ended(time),
+            Input::Probe(word) => self.word(&word),
         }
     }
 
@@ -166,6 +168,40 @@ impl Session {
         self.assembly.losses(losses);
     }
 
+    /// What a probe says about itself: blind spots are kept as such, runtimes as what the run was watched by, and the rest is
+    /// told to the reader.
+    fn word(&mut self, word: &ProbeWord) {
+        self.heard = self.heard.max(word.time);
+        let probe = Source::from_u8(word.source).map_or("probe", source_word);
+        let text = &word.text;
+        match word.kind {
+            note_kind::BLIND_SPOT => self.assembly.blind_spot(probe, text),
+            note_kind::RUNTIME => self.watched_by(probe),
+            note_kind::EXCLUDED => self.assembly.blind_spot(
+                probe,
+                &format!("{} functions were left out: {text}", word.value),
+            ),
+            note_kind::GAP => {
+                let until = if word.value == 0 { "the end" } else { "later" };
+                self.assembly.note(format!(
+                    "process {} ({probe}): nothing was recorded for a while, until {until}: {text}",
+                    word.pid
+                ));
+            }
+            _ => self
+                .assembly
+                .note(format!("process {} ({probe}): {text}", word.pid)),
+        }
+    }
+
+    fn watched_by(&mut self, probe: &str) {
+        if let Some(run) = &mut self.run
+            && !run.mode.split('+').any(|part| part == probe)
+        {
+            run.mode = format!("{}+{probe}", run.mode);
+        }
+    }
+
     fn name(&mut self, symbols: Vec<Symbol>) {
         for symbol in symbols {
             if let Ok(func) = symbol.func {
@@ -182,6 +218,25 @@ fn apply(builder: &mut Builder, released: Released<'_>) {
         Released::Sample(sample) => builder.sample(&sample),
         Released::ThreadEnded { time, pid, tid } => builder.thread_ended(time, pid, tid),
         Released::Executed { time, pid } => builder.executed(time, pid),
+    }
+}
+
+/// Lower-case word of a source.
+const fn source_word(source: Source) -> &'static str {
+    match source {
+        Source::Uprobe => "uprobe",
+        Source::Sched => "sched",
+        Source::Sampler => "sampler",
+        Source::Python => "python",
+        Source::Node => "node",
+        Source::Ruby => "ruby",
+        Source::Php => "php",
+        Source::Java => "java",
+        Source::Go => "go",
+        Source::Rust => "rust",
+        Source::Dotnet => "dotnet",
+        Source::Lua => "lua",
+        Source::C => "c",
     }
 }
 

@@ -19,7 +19,7 @@ use crate::output::When;
 pub use doctor::DoctorArgs;
 pub use glue::{CompletionsArgs, ManArgs, completion_script, write_manual};
 pub use list::{ListArgs, ListKind};
-pub use record::{AttachArg, ExitsArg, RecordArgs};
+pub use record::{AttachArg, ExitsArg, NodeCoverageArg, ProbeModeArg, RecordArgs};
 pub use replay::ReplayArgs;
 pub use report::{ByArg, ReportArgs, SortArg, TreeArg};
 pub use scope::{DecodeArgs, FollowArg, LiveArgs, ScopeArgs, ScopeCommand, SyntaxArg, TierArg};

@@ -86,6 +86,35 @@ pub struct RecordArgs {
     #[arg(long, value_name = "BYTES", help_heading = "Measurement")]
     pub ring_size: Option<ByteSize>,
 
+    /// Use no kernel tracing, and so no privilege: only what probes in the language runtimes tell.
+    #[arg(long, conflicts_with_all = ["func", "exclude", "lib", "max_probes", "kernel_stacks", "complete", "attach", "ring_size"], help_heading = "Language runtimes")]
+    pub no_kernel: bool,
+    /// Probes in language runtimes: `call` times every call, `count` only counts, `off` leaves the runtimes alone.
+    #[arg(
+        long,
+        value_name = "MODE",
+        default_value = "call",
+        help_heading = "Language runtimes"
+    )]
+    pub probe_mode: ProbeModeArg,
+    /// Shared memory for the probes of all processes, all together (K, M, G).
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "256M",
+        help_heading = "Language runtimes"
+    )]
+    pub probe_memory: ByteSize,
+    /// Python: modules to watch, a glob over qualified module names. Repeatable.
+    #[arg(long, value_name = "GLOB", help_heading = "Language runtimes")]
+    pub py_include: Vec<String>,
+    /// Python: modules to leave out; wins over --py-include. Repeatable.
+    #[arg(long, value_name = "GLOB", help_heading = "Language runtimes")]
+    pub py_exclude: Vec<String>,
+    /// Node.js: count by V8's own coverage instead of counters in the code.
+    #[arg(long, value_name = "HOW", help_heading = "Language runtimes")]
+    pub node_coverage: Option<NodeCoverageArg>,
+
     /// Stop after this long: seconds, or with ms, s, m, h.
     #[arg(short, long, value_name = "SECS", help_heading = "Output")]
     pub duration: Option<Seconds>,
@@ -110,6 +139,25 @@ pub struct RecordArgs {
     /// Say what would be probed, and how; attach nothing.
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
+}
+
+/// What probes in language runtimes do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ProbeModeArg {
+    /// Every call, with its time.
+    #[default]
+    Call,
+    /// How often, or whether, each function ran.
+    Count,
+    /// Nothing.
+    Off,
+}
+
+/// How Node.js counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NodeCoverageArg {
+    /// V8 precise coverage.
+    V8,
 }
 
 /// How to see calls end.

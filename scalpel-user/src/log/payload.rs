@@ -19,6 +19,7 @@ const SYMBOLS: u32 = 9;
 const THREAD_NAME: u32 = 10;
 const NOTE: u32 = 11;
 const END: u32 = 12;
+const PROBE: u32 = 13;
 
 /// Appends `input`'s payload; returns its chunk kind and how many records it holds.
 pub(super) fn put(input: &Input, out: &mut Vec<u8>) -> (u32, usize) {
@@ -39,6 +40,7 @@ pub(super) fn put(input: &Input, out: &mut Vec<u8>) -> (u32, usize) {
         Input::Note(note) => {
             put.text(note);
         }
+        Input::Probe(word) => r::put_word(put, word),
         Input::Drained(time) | Input::End(time) => {
             put.u64(time.0);
         }
@@ -60,6 +62,7 @@ const fn kind(input: &Input) -> u32 {
         Input::ThreadName(..) => THREAD_NAME,
         Input::Note(_) => NOTE,
         Input::End(_) => END,
+        Input::Probe(_) => PROBE,
     }
 }
 
@@ -95,6 +98,7 @@ pub(super) fn get(kind: u32, payload: &[u8]) -> Result<Option<Input>, Malformed>
         THREAD_NAME => Input::ThreadName(Pid(get.u32()?), Tid(get.u32()?), get.text()?),
         NOTE => Input::Note(get.text()?),
         END => Input::End(MonoTime(get.u64()?)),
+        PROBE => Input::Probe(r::word(get)?),
         _ => return Ok(None),
     };
     if get.is_empty() {
@@ -126,6 +130,7 @@ pub(super) fn span(input: &Input, lost: u64) -> Span {
         Input::Sample(sample) => point(sample.event.time),
         Input::Control(control) => point(control.time().0),
         Input::Drained(time) | Input::End(time) => point(time.0),
+        Input::Probe(word) => point(word.time.0),
         Input::Bound(bound) => point(bound.since.map_or(0, |since| since.0)),
         Input::Function(..)
         | Input::Losses(_)

@@ -5,7 +5,7 @@ use scalpel_common::kernel::LossClass;
 use super::codec::{Get, Malformed, Put};
 use crate::event::{Addr, Control, EVENT_SIZE, Event, FuncId, MonoTime, Pid, Sample, Tid};
 use crate::function::{ExitStrategy, FunctionInfo, Language, UnknownReason};
-use crate::input::{Bound, Loss, RunInfo, Symbol};
+use crate::input::{Bound, Loss, ProbeWord, RunInfo, Symbol};
 
 pub(super) fn put_run(put: &mut Put<'_>, run: &RunInfo) {
     put.text(&run.uuid)
@@ -89,7 +89,7 @@ fn func_id(get: &mut Get<'_>) -> Result<FuncId, Malformed> {
 }
 
 /// Numbers in the file: position in these lists, from 0. Append only.
-const LANGUAGES: [Language; 8] = [
+const LANGUAGES: [Language; 13] = [
     Language::Native,
     Language::C,
     Language::Cpp,
@@ -98,12 +98,18 @@ const LANGUAGES: [Language; 8] = [
     Language::Python,
     Language::JavaScript,
     Language::Kernel,
+    Language::Ruby,
+    Language::Php,
+    Language::Java,
+    Language::Dotnet,
+    Language::Lua,
 ];
-const EXITS: [ExitStrategy; 4] = [
+const EXITS: [ExitStrategy; 5] = [
     ExitStrategy::Return,
     ExitStrategy::RetOffsets,
     ExitStrategy::EntryOnly,
     ExitStrategy::None,
+    ExitStrategy::Probe,
 ];
 const LOSSES: [LossClass; 7] = [
     LossClass::Enter,
@@ -131,6 +137,11 @@ const fn language_number(language: Language) -> u8 {
         Language::Python => 5,
         Language::JavaScript => 6,
         Language::Kernel => 7,
+        Language::Ruby => 8,
+        Language::Php => 9,
+        Language::Java => 10,
+        Language::Dotnet => 11,
+        Language::Lua => 12,
     }
 }
 
@@ -140,6 +151,7 @@ const fn exit_number(exit: ExitStrategy) -> u8 {
         ExitStrategy::RetOffsets => 1,
         ExitStrategy::EntryOnly => 2,
         ExitStrategy::None => 3,
+        ExitStrategy::Probe => 4,
     }
 }
 
@@ -155,6 +167,8 @@ fn put_reason(put: &mut Put<'_>, reason: &UnknownReason) {
         UnknownReason::KernelHidden => (7, ""),
         UnknownReason::ProcessGone => (8, ""),
         UnknownReason::UndefinedId => (9, ""),
+        UnknownReason::Nameless => (10, ""),
+        UnknownReason::NameLost => (11, ""),
     };
     put.u8(number).text(detail);
 }
@@ -172,6 +186,8 @@ fn reason(get: &mut Get<'_>) -> Result<UnknownReason, Malformed> {
         7 => UnknownReason::KernelHidden,
         8 => UnknownReason::ProcessGone,
         9 => UnknownReason::UndefinedId,
+        10 => UnknownReason::Nameless,
+        11 => UnknownReason::NameLost,
         _ => return Err(Malformed("unknown reason")),
     })
 }
@@ -310,6 +326,22 @@ pub(super) fn bound(get: &mut Get<'_>) -> Result<Bound, Malformed> {
         func: func_id(get)?,
         since: get.option(Get::u64)?.map(MonoTime),
         reason: get.text()?,
+    })
+}
+
+pub(super) fn put_word(put: &mut Put<'_>, word: &ProbeWord) {
+    put.u32(word.pid.0).u8(word.source).u8(word.kind);
+    put.u64(word.time.0).u64(word.value).text(&word.text);
+}
+
+pub(super) fn word(get: &mut Get<'_>) -> Result<ProbeWord, Malformed> {
+    Ok(ProbeWord {
+        pid: Pid(get.u32()?),
+        source: get.u8()?,
+        kind: get.u8()?,
+        time: MonoTime(get.u64()?),
+        value: get.u64()?,
+        text: get.text()?,
     })
 }
 

@@ -16,7 +16,10 @@ use crate::cli::{
 };
 use crate::event::{Pid, Tid};
 
-pub use record::{Attach, Choice, CommandLine, Exits, Measurement, Outputs, RecordPlan, Target};
+pub use record::{
+    Attach, Choice, CommandLine, Exits, Measurement, Outputs, ProbeMode, RecordPlan, Runtimes,
+    Target,
+};
 pub use scope::{DecodePlan, LivePlan, ScopePlan, TraceView};
 use words::Pattern;
 

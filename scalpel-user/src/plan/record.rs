@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use super::words::{Overhead, Pattern};
 use super::{PlanError, globs};
-use crate::cli::{AttachArg, ExitsArg, RecordArgs};
+use crate::cli::{AttachArg, ExitsArg, NodeCoverageArg, ProbeModeArg, RecordArgs};
 use crate::event::Pid;
 
 /// Budget for the target's slow-down when no function was named, in percent of its CPU time.
 const DEFAULT_OVERHEAD_PERCENT: f64 = 5.0;
+
+/// Smallest memory for probes: less has no room for names and a few lanes.
+const SMALLEST_PROBE_MEMORY: u64 = 4 << 20;
 
 /// Smallest ring memory that is worth a recording: a page of events for each ring.
 const SMALLEST_RINGS: u64 = 64 << 10;
@@ -27,6 +30,8 @@ pub struct RecordPlan {
     pub choice: Choice,
     /// How.
     pub measurement: Measurement,
+    /// What the probes in language runtimes do.
+    pub runtimes: Runtimes,
     /// Ends the recording, if it has not ended before.
     pub duration: Option<Duration>,
     /// What is written where.
@@ -85,6 +90,30 @@ pub struct Measurement {
     pub max_overhead: Overhead,
     /// Memory for all rings together, in bytes; `None` = the collector's default.
     pub ring_bytes: Option<u64>,
+}
+
+/// What is done in language runtimes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runtimes {
+    /// The kernel is not asked at all: nothing but probes.
+    pub alone: bool,
+    /// What probes do.
+    pub mode: ProbeMode,
+    /// Memory for all of them, in bytes.
+    pub memory: u64,
+    /// Settings that probes are told, by name.
+    pub settings: Vec<(String, String)>,
+}
+
+/// What probes do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeMode {
+    /// Every call.
+    Call,
+    /// Counts.
+    Count,
+    /// Nothing: no socket, and the target's environment stays as it is.
+    Off,
 }
 
 /// How to see calls end.
@@ -158,6 +187,16 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
         max_overhead: args.max_overhead.unwrap_or(overhead),
         ring_bytes: args.ring_size.map(|size| size.0),
     };
+    let runtimes = Runtimes {
+        alone: args.no_kernel,
+        mode: match args.probe_mode {
+            ProbeModeArg::Call => ProbeMode::Call,
+            ProbeModeArg::Count => ProbeMode::Count,
+            ProbeModeArg::Off => ProbeMode::Off,
+        },
+        memory: args.probe_memory.0,
+        settings: settings(&args.py_include, &args.py_exclude, args.node_coverage),
+    };
     let outputs = Outputs {
         genome: (args.output != Path::new("-")).then_some(args.output),
         stream: args.keep_stream,
@@ -169,11 +208,30 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
         subprocesses: args.subprocesses,
         choice,
         measurement,
+        runtimes,
         duration: args.duration.map(|time| time.0),
         outputs,
         dry_run: args.dry_run,
     };
     check(plan)
+}
+
+/// What probes are told, with commas where there are several.
+fn settings(
+    include: &[String],
+    exclude: &[String],
+    coverage: Option<NodeCoverageArg>,
+) -> Vec<(String, String)> {
+    let mut settings = Vec::new();
+    for (name, values) in [("py-include", include), ("py-exclude", exclude)] {
+        if !values.is_empty() {
+            settings.push((name.to_owned(), values.join(",")));
+        }
+    }
+    if coverage == Some(NodeCoverageArg::V8) {
+        settings.push(("node-coverage".into(), "v8".into()));
+    }
+    settings
 }
 
 fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
@@ -191,6 +249,12 @@ fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
         .is_some_and(|bytes| bytes < SMALLEST_RINGS)
     {
         return conflict("--ring-size: at least 64K");
+    }
+    if plan.runtimes.memory < SMALLEST_PROBE_MEMORY {
+        return conflict("--probe-memory: at least 4M");
+    }
+    if plan.runtimes.alone && plan.runtimes.mode == ProbeMode::Off {
+        return conflict("--no-kernel without probes records nothing: leave out --probe-mode off");
     }
     if plan.duration == Some(Duration::ZERO) {
         return conflict("--duration 0 records nothing");

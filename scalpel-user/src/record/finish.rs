@@ -38,12 +38,6 @@ impl Live {
         self.names.keep_perf_maps();
         let ended = now_mono();
         let (detached, polled) = self.detach(output);
-        output.detail(&format!(
-            "{} functions and {} links taken off in {} ms",
-            detached.functions,
-            detached.links,
-            detached.took.as_millis()
-        ));
         self.account(&detached, polled);
         self.note_unwatched();
         self.name_addresses(output);
@@ -152,9 +146,11 @@ impl Live {
 
     /// Source lines of the probed functions that ran.
     fn find_lines(&mut self) {
-        let kernel = &self.kernel;
+        let Some(tracer) = &self.tracer else {
+            return;
+        };
         let without = |(id, info): &(FuncId, &Arc<FunctionInfo>)| {
-            info.file.is_none() && info.exit != ExitStrategy::None && kernel.hits_of(*id) > 0
+            info.file.is_none() && info.exit != ExitStrategy::None && tracer.hits_of(*id) > 0
         };
         let ran: Vec<(FuncId, FunctionInfo)> = self
             .session
@@ -180,8 +176,9 @@ impl Live {
     /// What the recording cost: hits times the calibrated cost of each, against the CPU time of the target.
     fn cost(&self) -> Cost {
         let used = self.cpu.used_ns();
-        let hits_of = |func| self.kernel.hits_of(func);
-        let (low, high) = cost::probes_ns(&self.requests, &self.costs, hits_of);
+        let (low, high) = self.tracer.as_ref().map_or((0, 0), |tracer| {
+            cost::probes_ns(&tracer.requests, &self.costs, |func| tracer.hits_of(func))
+        });
         // An estimate cannot be more than everything.
         let share = |ns: u64| (ns as f64 / used as f64).min(1.0);
         // Of children only the hits are known, not the CPU time.

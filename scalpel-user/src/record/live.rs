@@ -1,7 +1,8 @@
-//! The running recording: inputs come from the rings, go to the log and the session, and some of them are acted on.
+//! The running recording: inputs come from the rings and the lanes, go to the log and the session, and some of them are
+//! acted on.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -12,24 +13,20 @@ use super::outputs::Outputs;
 use super::probes::Probes;
 use super::stop::Stopper;
 use super::subject::Subject;
+use super::tracer::Tracer;
 use super::unwatched::Unwatched;
-use super::{load, now_mono, start_note};
-use crate::decode;
-use crate::event::{Control, FuncId, MonoTime, Pid};
-use crate::function::ExitStrategy;
+use super::watermark::Watermark;
+use super::{now_mono, start_note};
+use crate::event::{Control, MonoTime, Pid};
 use crate::image::Image;
-use crate::input::{Bound, Input, RunInfo};
-use crate::kernel::attach::{AttachOptions, Attachments, SiteRequest};
+use crate::input::{Feed, Input, RunInfo};
+use crate::kernel::Mechanism;
+use crate::kernel::attach::{DetachReport, SiteRequest};
 use crate::kernel::calibrate::ProbeCosts;
-use crate::kernel::diagnostics::Diagnostics;
-use crate::kernel::lease::Lease;
-use crate::kernel::process::Mappings;
-use crate::kernel::ring::{Decoders, Poller, PollerReport};
-use crate::kernel::sample::{SampleClock, Sampler};
-use crate::kernel::{Kernel, Mechanism};
+use crate::kernel::ring::PollerReport;
 use crate::output::Output;
 use crate::plan::RecordPlan;
-use crate::plan::words::Overhead;
+use crate::probe;
 use crate::session::Session;
 use crate::target::Process;
 
@@ -54,8 +51,9 @@ pub(super) struct Start {
 
 /// A recording that runs.
 pub(super) struct Live {
-    pub(super) kernel: Kernel,
-    pub(super) attachments: Attachments,
+    /// What needs privilege; `None` = nothing but probes in the runtimes.
+    pub(super) tracer: Option<Tracer>,
+    pub(super) runtimes: Option<probe::Probes>,
     pub(super) session: Session,
     pub(super) outputs: Outputs,
     pub(super) names: Names,
@@ -63,21 +61,15 @@ pub(super) struct Live {
     pub(super) cpu: TargetCpu,
     /// The log cannot be written any more: why.
     pub(super) log_failure: Option<String>,
-    sampler: Option<Sampler>,
-    sample_period_ns: u64,
-    kernel_stacks: bool,
-    lease: Lease,
-    poller: Option<Poller>,
-    inputs: Receiver<Input>,
-    pub(super) requests: Vec<SiteRequest>,
-    conditional: Vec<FuncId>,
+    watermark: Watermark,
+    send: Option<SyncSender<(Feed, Input)>>,
+    inputs: Receiver<(Feed, Input)>,
     ticked: Instant,
     pub(super) unwatched: Unwatched,
-    diagnostics: Option<Diagnostics>,
 }
 
 impl Live {
-    /// Loads the programs, watches the target and begins to listen. No function is probed yet.
+    /// Begins to listen: to the kernel, if it is asked at all, and to the target's births. No function is probed yet.
     pub(super) fn start(
         plan: &RecordPlan,
         run: RunInfo,
@@ -85,60 +77,36 @@ impl Live {
         subject: &Subject,
         outputs: Outputs,
     ) -> Result<Self> {
-        let costs = start.costs;
-        let mut kernel = load(plan, start, subject)?;
-        let max_overhead = match plan.measurement.max_overhead {
-            Overhead::Percent(percent) => Some(percent),
-            Overhead::Off => None,
-        };
-        let options = AttachOptions {
-            max_overhead_percent: max_overhead,
-            costs,
-            ..AttachOptions::default()
-        };
-        let mut attachments = Attachments::new(&kernel, options);
-        attachments.set_targets(&subject.pids());
         let (send, inputs) = sync_channel(CHANNEL);
-        let mappings = Mappings::open(&kernel)?;
-        let lease = kernel.lease()?;
         let hz = run.sample_hz;
-        let decoders = Decoders {
-            sample: |bytes| decode::sample(bytes).ok(),
-            control: |bytes| decode::control(bytes).ok(),
+        let tracer = match plan.runtimes.alone {
+            true => None,
+            false => Some(Tracer::start(plan, start, subject, hz, send.clone())?),
         };
-        let poller = Poller::start(&mut kernel, Some(mappings), decoders, send)?;
+        let launched = subject.spawned.as_ref();
         let mut live = Self {
-            attachments,
+            watermark: Watermark::of(tracer.is_some()),
+            tracer,
+            runtimes: None,
             session: Session::new(),
             outputs,
             names: Names::new(),
-            costs,
-            cpu: TargetCpu::of(&subject.processes, subject.spawned.is_some()),
+            costs: start.costs,
+            cpu: TargetCpu::of(&subject.processes, launched.is_some()),
             log_failure: None,
-            sampler: None,
-            kernel_stacks: plan.measurement.kernel_stacks,
-            sample_period_ns: 1_000_000_000 / u64::from(hz.max(1)),
-            lease,
-            poller: Some(poller),
+            send: Some(send),
             inputs,
-            requests: Vec::new(),
-            conditional: Vec::new(),
-            diagnostics: None,
             ticked: Instant::now(),
             unwatched: Unwatched::new(
                 plan.subprocesses,
-                subject
-                    .spawned
-                    .as_ref()
-                    .map(|spawned| spawned.process().pid()),
+                launched.map(|spawned| spawned.process().pid()),
             ),
-            kernel,
         };
         live.take(Input::Run(run));
         if let Some(note) = start_note(&plan.target) {
             live.take(note);
         }
-        if hz < plan.measurement.sample_hz {
+        if hz < plan.measurement.sample_hz && live.tracer.is_some() {
             live.take(Input::Note(
                 "nothing was sampled: this kernel can crash when user stacks are sampled while return probes are \
                  attached (fixed in Linux 6.13); --exits none makes sampling safe"
@@ -151,18 +119,25 @@ impl Live {
                 live.describe(process, now_mono());
             }
         }
-        if hz > 0 {
-            live.sampler = Some(Sampler::start(&mut live.kernel, hz)?);
+        if let Some(tracer) = live.tracer.as_mut().filter(|_| hz > 0) {
+            tracer.sample(hz)?;
         }
         Ok(live)
     }
 
     /// From now on hands on what the programs say, if they were loaded to speak.
     pub(super) fn listen(&mut self, start: Start, output: &Output) -> Result<()> {
-        if start.diagnostics {
-            let output = output.clone();
-            let lines = self.kernel.diagnostics(move |line| output.detail(line))?;
-            self.diagnostics = Some(lines);
+        match &mut self.tracer {
+            Some(tracer) if start.diagnostics => tracer.listen(output),
+            _ => Ok(()),
+        }
+    }
+
+    /// Listens to probes in the targets' runtimes, too.
+    pub(super) fn listen_to_runtimes(&mut self, options: probe::Options) -> Result<()> {
+        if let Some(send) = &self.send {
+            self.runtimes = Some(probe::Probes::start(options, send.clone())?);
+            self.watermark.expect(Feed::Probes);
         }
         Ok(())
     }
@@ -176,39 +151,27 @@ impl Live {
             self.take(Input::Bound(bound));
         }
         self.unread(&probes.unopened);
-        self.conditional = probes.conditional;
+        if let Some(tracer) = &mut self.tracer {
+            tracer.conditional = probes.conditional;
+        }
         self.attach_requests(&probes.requests, output)?;
-        self.requests = probes.requests;
+        if let Some(tracer) = &mut self.tracer {
+            tracer.requests = probes.requests;
+        }
         Ok(())
     }
 
     fn attach_requests(&mut self, requests: &[SiteRequest], output: &Output) -> Result<()> {
-        let bar = output.progress("attaching", requests.len() as u64);
-        let mut heard = Vec::new();
-        let inputs = &self.inputs;
-        let report = self.attachments.attach(requests, &mut |progress| {
-            bar.set_position(progress.done as u64);
-            heard.extend(inputs.try_iter());
-        })?;
-        bar.finish_and_clear();
-        for input in heard {
-            self.receive(input);
+        let Some(tracer) = &mut self.tracer else {
+            return Ok(());
+        };
+        let (bounds, heard) = tracer.attach(requests, &self.inputs, output)?;
+        for (feed, input) in heard {
+            self.receive(feed, input);
         }
-        for (func, reason) in report.refused {
-            self.take(Input::Bound(Bound {
-                func,
-                since: None,
-                reason,
-            }));
-        }
-        for bound in report.bounds {
+        for bound in bounds {
             self.take(Input::Bound(bound));
         }
-        output.detail(&format!(
-            "{} functions attached with {} links",
-            self.attachments.len(),
-            self.attachments.link_count()
-        ));
         Ok(())
     }
 
@@ -226,7 +189,7 @@ impl Live {
     pub(super) fn until_the_end(&mut self, subject: &Subject, stopper: &Stopper) {
         while !stopper.should_stop() && self.log_failure.is_none() {
             match self.inputs.recv_timeout(TICK / 2) {
-                Ok(input) => self.receive(input),
+                Ok((feed, input)) => self.receive(feed, input),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -241,19 +204,16 @@ impl Live {
 
     fn tick(&mut self) {
         self.ticked = Instant::now();
-        for bound in self.attachments.govern(now_mono()) {
-            self.take(Input::Bound(bound));
-        }
-        for lapse in self.lease.take_lapses() {
-            let ms = (lapse.until.0 - lapse.from.0) / 1_000_000;
-            self.take(Input::Note(format!(
-                "the collector was held up for more than its lease: nothing was recorded for {ms} ms"
-            )));
+        if let Some(tracer) = &mut self.tracer {
+            let (bounds, notes) = tracer.tick(now_mono());
+            for bound in bounds {
+                self.take(Input::Bound(bound));
+            }
+            for note in notes {
+                self.take(Input::Note(note));
+            }
         }
         self.cpu.look();
-        if let Some(lines) = &mut self.diagnostics {
-            lines.flush();
-        }
         let failed = self.outputs.writer().and_then(|writer| writer.tick().err());
         self.note_log_failure(failed);
     }
@@ -266,58 +226,66 @@ impl Live {
     }
 
     /// Takes the probes off and drains what is left.
-    pub(super) fn detach(
-        &mut self,
-        output: &Output,
-    ) -> (crate::kernel::attach::DetachReport, PollerReport) {
+    pub(super) fn detach(&mut self, output: &Output) -> (DetachReport, PollerReport) {
         self.cpu.look();
-        let bar = output.progress("detaching", 1);
-        let detached = self.attachments.detach_all();
-        bar.finish_and_clear();
-        self.sampler = None;
-        if let Some(lines) = &mut self.diagnostics {
-            lines.flush();
-        }
-        let polled = match self.poller.take() {
-            Some(poller) => self.end_poller(poller),
-            None => PollerReport::default(),
+        let (detached, poller) = match &mut self.tracer {
+            Some(tracer) => tracer.detach(output),
+            None => (DetachReport::default(), None),
         };
-        (detached, polled)
+        // Both may be waiting for room in the channel: it is emptied while they end. The kernel's side ends first, as the
+        // probes' Drained is the last to come.
+        let polled = poller.map(|poller| self.while_it_ends(move || poller.finish()));
+        if let Some(runtimes) = self.runtimes.take() {
+            let report = self.while_it_ends(move || runtimes.finish());
+            self.tell_of_runtimes(&report, output);
+        }
+        self.send = None;
+        (detached, polled.unwrap_or_default())
     }
 
-    /// The poller may be waiting for room in the channel: it is emptied while the poller ends.
-    fn end_poller(&mut self, poller: Poller) -> PollerReport {
-        let ending = std::thread::spawn(move || poller.finish());
+    fn while_it_ends<T: Default + Send + 'static>(
+        &mut self,
+        end: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let ending = std::thread::spawn(end);
         while !ending.is_finished() {
-            if let Ok(input) = self.inputs.recv_timeout(Duration::from_millis(5)) {
-                self.receive(input);
+            if let Ok((feed, input)) = self.inputs.recv_timeout(Duration::from_millis(5)) {
+                self.receive(feed, input);
             }
         }
-        let rest: Vec<Input> = self.inputs.try_iter().collect();
-        for input in rest {
-            self.receive(input);
+        let rest: Vec<_> = self.inputs.try_iter().collect();
+        for (feed, input) in rest {
+            self.receive(feed, input);
         }
         ending.join().unwrap_or_default()
     }
 
-    /// An input of the rings.
-    fn receive(&mut self, input: Input) {
+    fn tell_of_runtimes(&mut self, report: &probe::ProbeReport, output: &Output) {
+        output.detail(&format!(
+            "{} processes with probes, {} events from them, times within {} ns",
+            report.segments, report.events, report.clock_error_ns
+        ));
+        for note in report.notes() {
+            self.take(Input::Note(note));
+        }
+    }
+
+    /// An input of the rings or lanes.
+    fn receive(&mut self, feed: Feed, input: Input) {
         match input {
-            Input::Sample(mut sample) => {
-                // In frequency mode a sample stands for one period of CPU time, whatever the hardware counted.
-                if self
-                    .sampler
-                    .as_ref()
-                    .is_some_and(|sampler| sampler.clock() == SampleClock::Cycles)
-                {
-                    sample.event.value = self.sample_period_ns;
-                }
-                if !self.kernel_stacks {
-                    sample.kernel.clear();
-                }
+            Input::Sample(sample) => {
+                let sample = match &self.tracer {
+                    Some(tracer) => tracer.as_taken(sample),
+                    None => sample,
+                };
                 self.take(Input::Sample(sample));
             }
             Input::Control(control) => self.control(control),
+            Input::Drained(until) => {
+                if let Some(until) = self.watermark.drained(feed, until) {
+                    self.take(Input::Drained(until));
+                }
+            }
             other => self.take(other),
         }
     }
@@ -366,7 +334,8 @@ impl Live {
 
     /// A file that throws was mapped after the exits were decided: return probes that rested on nothing throwing go.
     fn mapped(&mut self, pid: Pid, path: &str) {
-        if self.conditional.is_empty() || !self.names.is_new_file(pid, path) {
+        let rests = |tracer: &Tracer| !tracer.conditional.is_empty();
+        if !self.tracer.as_ref().is_some_and(rests) || !self.names.is_new_file(pid, path) {
             return;
         }
         let throws = self.names.content(pid, path).is_none_or(|bytes| {
@@ -379,39 +348,19 @@ impl Live {
     }
 
     fn give_up_exits(&mut self, path: &str) {
-        let given_up: Vec<FuncId> = std::mem::take(&mut self.conditional);
-        let funcs = given_up.iter().copied().collect();
-        let now = now_mono();
-        let dropped = self.attachments.drop_functions(&funcs, now);
-        let entry_only: Vec<SiteRequest> = self
-            .requests
-            .iter()
-            .filter(|request| funcs.contains(&request.func))
-            .map(|request| SiteRequest {
-                exit: ExitStrategy::EntryOnly,
-                ..request.clone()
-            })
-            .collect();
-        let attached = self.attachments.attach(&entry_only, &mut |_progress| {});
-        let (refused, problem) = match attached {
-            Ok(report) => (report.refused, None),
-            Err(error) => (Vec::new(), Some(error)),
+        let Some(tracer) = &mut self.tracer else {
+            return;
         };
-        for bound in dropped {
+        let given_up = tracer.give_up_exits(now_mono());
+        for bound in given_up.bounds {
             self.take(Input::Bound(bound));
         }
-        for (func, reason) in refused {
-            self.take(Input::Bound(Bound {
-                func,
-                since: Some(now),
-                reason,
-            }));
-        }
+        let problem = given_up.problem.map(|error| format!(" ({error})"));
         self.take(Input::Note(format!(
             "{path} was mapped during the recording and throws exceptions: from then on {} functions are counted \
              without their exits{}",
-            given_up.len(),
-            problem.map(|error| format!(" ({error})")).unwrap_or_default()
+            given_up.functions,
+            problem.unwrap_or_default()
         )));
     }
 

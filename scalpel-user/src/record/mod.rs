@@ -8,9 +8,12 @@ mod live;
 mod names;
 mod outputs;
 mod probes;
+mod runtimes;
 mod stop;
 mod subject;
+mod tracer;
 mod unwatched;
+mod watermark;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -52,12 +55,23 @@ const CHILD_GRACE: Duration = Duration::from_secs(5);
 pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outcome> {
     let facts = host::facts();
     let kernel_release = KernelRelease::parse(&facts.release_text);
-    let mut subject = Subject::open(&plan.target)?;
+    let uuid = uuid::Uuid::new_v4();
+    let place = runtimes::place(plan, &uuid)?;
+    let environment = runtimes::environment(place.as_ref(), output);
+    let mut subject = Subject::open(&plan.target, &environment)?;
     output.detail(&format!("looking for functions of {}", subject.command));
-    let mechanism = mechanism(plan, able)?;
+    let mechanism = if plan.runtimes.alone {
+        Mechanism::Multi
+    } else {
+        mechanism(plan, able)?
+    };
     // What a probe costs here is measured on code of our own, while the target's files are read.
-    let costs = (!plan.dry_run).then(|| std::thread::spawn(move || calibrate::measure(mechanism)));
-    let surveys = subject.surveys(plan, kernel_release)?;
+    let asks_kernel = !plan.dry_run && !plan.runtimes.alone;
+    let costs = asks_kernel.then(|| std::thread::spawn(move || calibrate::measure(mechanism)));
+    let surveys = match plan.runtimes.alone {
+        true => Vec::new(),
+        false => subject.surveys(plan, kernel_release)?,
+    };
     let mut functions = FunctionTable::new();
     let limits = Limits {
         most: most(plan, mechanism),
@@ -66,7 +80,9 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
             .filter(|_| !plan.subprocesses && able.pid_filter.choice),
     };
     let probes = probes::requests(&surveys, &mut functions, limits);
-    announce(plan, &probes, output);
+    if !plan.runtimes.alone {
+        announce(plan, &probes, output);
+    }
     if plan.dry_run {
         return Ok(Outcome::Done);
     }
@@ -78,7 +94,7 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
         output.detail(&format!("the cost of a probe was not measured: {error}"));
         None
     });
-    let info = run_info(plan, &subject, &facts.release_text, able, costs);
+    let info = run_info(plan, &subject, (uuid, &facts.release_text), able, costs);
     let start = Start {
         mechanism,
         functions: functions.len(),
@@ -87,6 +103,9 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
     };
     let mut live = Live::start(plan, info, start, &subject, outputs)?;
     live.listen(start, output)?;
+    if let Some(place) = place {
+        live.listen_to_runtimes(runtimes::options(plan, &subject, uuid, place, &functions))?;
+    }
     for survey in &surveys {
         live.unread(&survey.unread);
     }
@@ -209,28 +228,30 @@ fn announce(plan: &RecordPlan, probes: &Probes, output: &Output) {
 fn run_info(
     plan: &RecordPlan,
     subject: &Subject,
-    release: &str,
+    (uuid, release): (uuid::Uuid, &str),
     able: &Abilities,
     costs: Option<ProbeCosts>,
 ) -> RunInfo {
     let uname = rustix::system::uname();
-    let hz = if able.returns_while_sampling.choice {
+    let hz = if plan.runtimes.alone {
+        0
+    } else if able.returns_while_sampling.choice {
         plan.measurement.sample_hz
     } else {
         0
     };
     RunInfo {
-        uuid: uuid::Uuid::new_v4().to_string(),
+        uuid: uuid.to_string(),
         pid: subject.main_pid(),
         command: subject.command.clone(),
         host: uname.nodename().to_string_lossy().into_owned(),
         kernel: release.to_owned(),
         started_unix_ns: unix_ns(),
         started: now_mono(),
-        mode: if hz > 0 {
-            "trace+sample".into()
-        } else {
-            "trace".into()
+        mode: match (plan.runtimes.alone, hz) {
+            (true, _) => "probe".into(),
+            (false, 0) => "trace".into(),
+            (false, _) => "trace+sample".into(),
         },
         version: env!("CARGO_PKG_VERSION").into(),
         probe_cost_ns: costs.map(|costs| costs.interval_ns()),

@@ -1,5 +1,6 @@
 //! Who is recorded: running processes, or a command that is held until its probes are in place.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -24,7 +25,8 @@ pub(super) struct Subject {
 
 impl Subject {
     /// Takes hold of what the plan names; a command is forked and held before its exec.
-    pub(super) fn open(target: &Target) -> Result<Self> {
+    /// `environment`: variables of the command that differ from ours.
+    pub(super) fn open(target: &Target, environment: &[(OsString, OsString)]) -> Result<Self> {
         match target {
             Target::Pids(pids) => {
                 let open = |&pid: &Pid| Process::open(pid);
@@ -34,7 +36,7 @@ impl Subject {
             }
             Target::Comm(name) => Ok(Self::of(by_comm(name)?)),
             Target::Command(line) => {
-                let spawned = Spawned::start(&line.program, &line.args)?;
+                let spawned = Spawned::start(&line.program, &line.args, environment)?;
                 let words = std::iter::once(&line.program).chain(&line.args);
                 let command = words
                     .map(|word| word.to_string_lossy())

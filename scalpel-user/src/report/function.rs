@@ -45,7 +45,7 @@ pub struct FunctionRow {
     pub measures: Measures,
     /// Whether it ran.
     pub state: State,
-    /// How its end is seen: `return`, `ret`, `entry`, `none` (not probed).
+    /// How its end is seen: `return`, `ret`, `entry`, `none` (not probed), `probe` (within the process).
     pub exit: &'static str,
     /// Why it has no name.
     pub unknown: Option<&'static str>,
@@ -137,7 +137,7 @@ impl Known<'_> {
     fn measures(&self, genome: &Genome) -> Measures {
         let timed = matches!(
             self.info.exit,
-            ExitStrategy::Return | ExitStrategy::RetOffsets
+            ExitStrategy::Return | ExitStrategy::RetOffsets | ExitStrategy::Probe
         );
         let mut measures = match self.state() {
             State::NeverRan => Measures::never_ran(sampling(genome), timed),

@@ -82,7 +82,7 @@ impl Subject {
     fn open(target: &Target) -> Result<Self> {
         let (process, spawned) = match target {
             Target::Command(CommandLine { program, args }) => {
-                let spawned = Spawned::start(program, args)?;
+                let spawned = Spawned::start(program, args, &[])?;
                 (spawned.process().clone(), Some(spawned))
             }
             Target::Pids(pids) => {

@@ -108,6 +108,10 @@ impl Thread {
                 self.resume(event, shared);
             }
             Some(Kind::Count) => self.count(event, shared),
+            // A probe loses whole calls: nothing that is open can have ended among them.
+            Some(Kind::Lost) if event.source != Source::Uprobe as u8 => {
+                self.lost = self.lost.saturating_add(event.value);
+            }
             Some(Kind::Lost) => self.note_lost(event.value),
             Some(Kind::ThreadEnd) => self.end(event.time, shared),
             // Starts, switches and samples open and close nothing; unknown kinds are counted by the decoder.

@@ -69,8 +69,13 @@ impl ChildExit {
 }
 
 impl Spawned {
-    /// Forks, and holds the child before it executes `typed` with `args`. The program is looked up now, in our `PATH`.
-    pub fn start(typed: &OsStr, args: &[OsString]) -> Result<Self, TargetError> {
+    /// Forks, and holds the child before it executes `typed` with `args`, in our environment with these variables changed.
+    /// The program is looked up now, in our `PATH`.
+    pub fn start(
+        typed: &OsStr,
+        args: &[OsString],
+        environment: &[(OsString, OsString)],
+    ) -> Result<Self, TargetError> {
         let program = Program::find(typed)?;
         let failed = |source: io::Error| TargetError::Spawn {
             path: program.file().to_owned(),
@@ -80,6 +85,7 @@ impl Spawned {
         let (wait, gate) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
         let mut command = Command::new(program.file());
         command.arg0(typed).args(args);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         hold_before_exec(
             &mut command,
             Gate {
@@ -209,7 +215,7 @@ mod tests {
 
     fn start(program: &str, args: &[&str]) -> Spawned {
         let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-        Spawned::start(OsStr::new(program), &args).unwrap()
+        Spawned::start(OsStr::new(program), &args, &[]).unwrap()
     }
 
     #[test]

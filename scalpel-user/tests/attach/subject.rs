@@ -201,7 +201,7 @@ impl Events {
         let poller = Poller::start(kernel, None, decoders, sender)?;
         let counter = std::thread::spawn(move || {
             let mut counts = Counts::default();
-            for input in receiver {
+            for (_feed, input) in receiver {
                 counts.add(&input);
             }
             counts

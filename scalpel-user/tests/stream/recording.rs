@@ -11,7 +11,7 @@ use scalpel_tests::target::Target;
 use scalpel_user::decode;
 use scalpel_user::event::{Control, Event, Kind, Pid, Sample};
 use scalpel_user::function::ExitStrategy;
-use scalpel_user::input::{Input, Loss};
+use scalpel_user::input::{Feed, Input, Loss};
 use scalpel_user::kernel::attach::{AttachOptions, Attachments, ProbedFile};
 use scalpel_user::kernel::lease::Lease;
 use scalpel_user::kernel::process::Mappings;
@@ -47,7 +47,7 @@ pub(crate) struct Recording {
     pub(crate) lease: Option<Lease>,
     attachments: Attachments,
     poller: Poller,
-    inputs: Receiver<Input>,
+    inputs: Receiver<(Feed, Input)>,
     names: Vec<String>,
 }
 
@@ -114,7 +114,9 @@ impl Recording {
         let inputs = self.inputs;
         let reader: JoinHandle<Stream> = std::thread::spawn(move || {
             let mut stream = Stream::default();
-            inputs.into_iter().for_each(|input| stream.add(input));
+            inputs
+                .into_iter()
+                .for_each(|(_feed, input)| stream.add(input));
             stream
         });
         let report = self.poller.finish();

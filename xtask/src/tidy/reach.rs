@@ -66,6 +66,7 @@ const UNSAFE: &[&str] = &[
     // All of it talks to the interpreter's C API.
     "probes/python/",
     "scalpel-user/src/kernel/",
+    "scalpel-user/src/probe/memory.rs",
     "scalpel-ebpf/",
     "tests/fixtures/",
     "probes/scope/src/step/",

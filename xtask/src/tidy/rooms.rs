@@ -18,6 +18,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     // The held child of `record -- CMD` needs unsafe code, which lives in `kernel/spawn.rs`.
     ("target", &["kernel"]),
     ("symbol", &[]),
+    ("probe", &["target"]),
     ("decode", &[]),
     ("order", &[]),
     ("stack", &[]),

@@ -202,16 +202,19 @@ pub(super) const fn source_of(number: i64) -> Option<EdgeSource> {
 
 /// Reverse of [`Language::word`].
 pub(super) fn language_of(word: &str) -> Option<Language> {
-    use Language::{C, Cpp, Go, JavaScript, Kernel, Native, Python, Rust};
-    [Native, C, Cpp, Rust, Go, Python, JavaScript, Kernel]
-        .into_iter()
-        .find(|language| language.word() == word)
+    use Language::{
+        C, Cpp, Dotnet, Go, Java, JavaScript, Kernel, Lua, Native, Php, Python, Ruby, Rust,
+    };
+    let all = [
+        Native, C, Cpp, Rust, Go, Python, JavaScript, Kernel, Ruby, Php, Java, Dotnet, Lua,
+    ];
+    all.into_iter().find(|language| language.word() == word)
 }
 
 /// Reverse of [`ExitStrategy::word`].
 pub(super) fn exit_of(word: &str) -> Option<ExitStrategy> {
-    use ExitStrategy::{EntryOnly, None, RetOffsets, Return};
-    [Return, RetOffsets, EntryOnly, None]
+    use ExitStrategy::{EntryOnly, None, Probe, RetOffsets, Return};
+    [Return, RetOffsets, EntryOnly, None, Probe]
         .into_iter()
         .find(|exit| exit.word() == word)
 }
@@ -238,6 +241,8 @@ pub(super) fn unknown_of(word: &str, detail: String) -> Option<UnknownReason> {
         R::KernelHidden,
         R::ProcessGone,
         R::UndefinedId,
+        R::Nameless,
+        R::NameLost,
     ]
     .into_iter()
     .find(|reason| reason.word() == word)

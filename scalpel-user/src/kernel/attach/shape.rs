@@ -59,7 +59,7 @@ pub(super) struct Part {
 impl Shape {
     pub(super) const fn of(exit: ExitStrategy, rets: usize, mechanism: Mechanism) -> Option<Self> {
         match (exit, mechanism) {
-            (ExitStrategy::None, _) => None,
+            (ExitStrategy::None | ExitStrategy::Probe, _) => None,
             (ExitStrategy::Return, Mechanism::Session) => Some(Self::Session),
             (ExitStrategy::Return, _) => Some(Self::EntryAndReturn),
             (ExitStrategy::RetOffsets, _) if rets > 0 => Some(Self::EntryAndRets),

@@ -27,7 +27,7 @@ use super::load::Kernel;
 use super::losses::LossCounters;
 use super::process::Mappings;
 use crate::event::{Control, EVENT_SIZE, Event, MonoTime, Pid, Sample};
-use crate::input::Input;
+use crate::input::{Feed, Input};
 
 /// Events go to the session in batches of at most so many.
 const BATCH: usize = 4096;
@@ -85,7 +85,7 @@ impl Poller {
         kernel: &mut Kernel,
         mappings: Option<Mappings>,
         decoders: Decoders,
-        session: SyncSender<Input>,
+        session: SyncSender<(Feed, Input)>,
     ) -> Result<Self, KernelError> {
         let rings = Rings::map(kernel, mappings)?;
         let losses = LossCounters::map(kernel)?;
@@ -205,7 +205,7 @@ struct Pump {
     losses: LossCounters,
     waiter: Waiter,
     decoders: Decoders,
-    session: SyncSender<Input>,
+    session: SyncSender<(Feed, Input)>,
     stop: Arc<AtomicBool>,
     report: PollerReport,
     losses_at: Instant,
@@ -242,7 +242,7 @@ impl Pump {
             self.report.fullest = self.report.fullest.max(reader.pending(until));
             let session = &self.session;
             let (pass, sent, bad) = calls(reader, until, |events| {
-                session.send(Input::Events(events)).is_ok()
+                session.send((Feed::Kernel, Input::Events(events))).is_ok()
             });
             self.report.events += sent.ok_or(SessionGone)?;
             self.report.bad_records += bad;
@@ -302,7 +302,7 @@ impl Pump {
             .read(until, |record| match decode(record) {
                 Some(sample) => {
                     report.samples += 1;
-                    gone |= session.send(Input::Sample(sample)).is_err();
+                    gone |= session.send((Feed::Kernel, Input::Sample(sample))).is_err();
                 }
                 None => report.bad_records += 1,
             });
@@ -327,7 +327,9 @@ impl Pump {
     }
 
     fn send(&self, input: Input) -> Result<(), SessionGone> {
-        self.session.send(input).map_err(|_gone| SessionGone)
+        self.session
+            .send((Feed::Kernel, input))
+            .map_err(|_gone| SessionGone)
     }
 }
 

@@ -1,0 +1,282 @@
+//! One thread reads the segments of all processes and sends the session its inputs.
+//!
+//! A pass reads the clock, then takes over the segments that were made meanwhile, then reads every lane up to its head. A
+//! thread has written all it stamped before the clock read unless it was held up between stamp and publishing; then it has
+//! written nothing later either, on any lane or ring. So after a pass nothing older than the clock read can come that
+//! does not lie at its right place in its own thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::{Duration, Instant};
+
+use scalpel_common::kernel::LossClass;
+
+use super::clock::{LaneClock, Line, Point};
+use super::memory::time_stamp_counter;
+use super::reader::{Gone, Reader, Shared};
+use crate::event::{MonoTime, Source};
+use crate::input::{Feed, Input, Loss};
+
+/// Waits between two passes: short while much comes, and never so long that a fast thread fills its lane meanwhile.
+const SHORTEST: Duration = Duration::from_micros(500);
+const LONGEST: Duration = Duration::from_millis(8);
+
+/// Counters are compared this often.
+const COUNT_EVERY: Duration = Duration::from_millis(250);
+
+/// The clocks are compared this often, in ns: closer points would make steeper errors between them.
+const POINT_EVERY: u64 = 2_000_000;
+
+/// A pass that found a lane this full (of 256) is repeated at once.
+const BUSY: u64 = 32;
+
+/// What the thread can say when it ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProbeReport {
+    /// Segments that were read.
+    pub segments: u64,
+    /// Events sent.
+    pub events: u64,
+    /// Calls that found no room.
+    pub lost_calls: u64,
+    /// Other events that found no room.
+    pub lost_events: u64,
+    /// Numbers that could not be.
+    pub faults: u64,
+    /// Lanes of processes that are none of the segment's.
+    pub strangers: u64,
+    /// How far off a converted time may be, in ns; 0 = nothing had to be converted.
+    pub clock_error_ns: u64,
+    /// Functions without an id, functions without a name.
+    pub refused: (u64, u64),
+}
+
+impl ProbeReport {
+    /// What a reader of the result should know.
+    pub fn notes(&self) -> Vec<String> {
+        let (functions, names) = self.refused;
+        let counts = [
+            (
+                self.faults,
+                "numbers that probes wrote could not be, and were dropped or mended",
+            ),
+            (
+                self.strangers,
+                "lanes were held by processes that do not belong to the recording, and were not read",
+            ),
+            (
+                functions,
+                "functions got no number, and their calls were not recorded: raise --probe-memory",
+            ),
+            (
+                names,
+                "functions have no name, for the name area was full: raise --probe-memory",
+            ),
+        ];
+        let said = counts.iter().filter(|(count, _)| *count > 0);
+        said.map(|(count, what)| format!("{count} {what}"))
+            .collect()
+    }
+}
+
+/// The thread's body.
+pub(super) struct Drain {
+    pub(super) segments: Receiver<Reader>,
+    pub(super) readers: Vec<Reader>,
+    pub(super) shared: Shared,
+    pub(super) session: SyncSender<(Feed, Input)>,
+    pub(super) stop: Arc<AtomicBool>,
+    pub(super) report: ProbeReport,
+    pub(super) counted: Instant,
+    pub(super) told_losses: Vec<Loss>,
+}
+
+impl Drain {
+    /// Reads until it is told to stop, and once more.
+    pub(super) fn run(mut self) -> ProbeReport {
+        let mut wait = SHORTEST;
+        loop {
+            let last = self.stop.load(Ordering::Acquire);
+            let began = Instant::now();
+            let Ok(fullest) = self.pass(last) else { break };
+            if last {
+                break;
+            }
+            wait = if fullest == 0 {
+                (wait * 2).min(LONGEST)
+            } else {
+                SHORTEST
+            };
+            if fullest < BUSY {
+                // Many lanes take long to look at: a pass may take a tenth of the time at most.
+                std::thread::sleep(wait.max(began.elapsed() * 9).min(LONGEST * 4));
+            }
+        }
+        self.report.clock_error_ns = self.shared.clock.error_ns();
+        for reader in std::mem::take(&mut self.readers) {
+            self.add_up(&reader);
+        }
+        self.report
+    }
+
+    fn pass(&mut self, last: bool) -> Result<u64, Gone> {
+        self.shared.now = monotonic_ns();
+        if let LaneClock::Ticks(line) = &mut self.shared.clock
+            && line.age_ns(self.shared.now) >= POINT_EVERY
+        {
+            line.add(point());
+        }
+        self.readers.extend(self.segments.try_iter());
+        let session = &self.session;
+        let mut give = |input| session.send((Feed::Probes, input)).is_ok();
+        let mut fullest = 0;
+        for reader in &mut self.readers {
+            fullest = fullest.max(reader.pass(&mut self.shared, &mut give)?);
+            if !last {
+                reader.make_room();
+            }
+        }
+        if last || self.counted.elapsed() >= COUNT_EVERY {
+            self.counted = Instant::now();
+            self.count()?;
+        }
+        self.send(Input::Drained(MonoTime(self.shared.now)))?;
+        Ok(fullest)
+    }
+
+    /// Counters: of calls, of losses; and which segments are over.
+    fn count(&mut self) -> Result<(), Gone> {
+        let session = &self.session;
+        let mut give = |input| session.send((Feed::Probes, input)).is_ok();
+        for reader in &mut self.readers {
+            reader.counts(&mut self.shared, &mut give)?;
+            reader.losses(&mut self.shared, &mut give)?;
+        }
+        self.tell_losses()?;
+        let over: Vec<Reader> = self
+            .readers
+            .extract_if(.., |reader| reader.is_over())
+            .collect();
+        over.iter().for_each(|reader| self.add_up(reader));
+        Ok(())
+    }
+
+    fn tell_losses(&mut self) -> Result<(), Gone> {
+        let sum = |of: fn(&Reader) -> u64| {
+            self.readers
+                .iter()
+                .fold(0u64, |sum, reader| sum.saturating_add(of(reader)))
+        };
+        let whole = [
+            (
+                LossClass::Enter,
+                self.report.lost_calls + sum(|reader| reader.tally.lost_calls),
+            ),
+            (
+                LossClass::Exit,
+                self.report.lost_events + sum(|reader| reader.tally.lost_events),
+            ),
+        ];
+        let mut losses: Vec<Loss> = whole
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(class, count)| Loss {
+                class,
+                cpu: None,
+                func: None,
+                count,
+            })
+            .collect();
+        losses.extend(self.shared.functions.lost().map(|(func, count)| Loss {
+            class: LossClass::Enter,
+            cpu: None,
+            func: Some(func),
+            count,
+        }));
+        if losses.is_empty() || losses == self.told_losses {
+            return Ok(());
+        }
+        self.told_losses.clone_from(&losses);
+        self.send(Input::Losses(losses))
+    }
+
+    fn add_up(&mut self, reader: &Reader) {
+        let (tally, report) = (&reader.tally, &mut self.report);
+        report.segments += 1;
+        report.events += tally.events;
+        report.lost_calls = report.lost_calls.saturating_add(tally.lost_calls);
+        report.lost_events = report.lost_events.saturating_add(tally.lost_events);
+        report.faults += tally.faults;
+        report.strangers += tally.strangers;
+        let (functions, names) = reader.refusals();
+        report.refused.0 = report.refused.0.saturating_add(functions);
+        report.refused.1 = report.refused.1.saturating_add(names);
+    }
+
+    fn send(&self, input: Input) -> Result<(), Gone> {
+        self.session
+            .send((Feed::Probes, input))
+            .map_err(|_gone| Gone)
+    }
+}
+
+/// `CLOCK_MONOTONIC` in ns.
+pub(super) fn monotonic_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// Both clocks at one moment: the closest of a few tries.
+fn point() -> Point {
+    let mut best = (u64::MAX, 0, 0);
+    for _ in 0..5 {
+        let before = time_stamp_counter();
+        let ns = monotonic_ns();
+        let after = time_stamp_counter();
+        let width = after.wrapping_sub(before);
+        if width < best.0 {
+            best = (width, before.wrapping_add(width / 2), ns);
+        }
+    }
+    let (width, ticks, ns) = best;
+    Point {
+        ticks,
+        ns,
+        error_ticks: width / 2,
+    }
+}
+
+/// The clock for lanes: the counter where the kernel itself trusts it, else `CLOCK_MONOTONIC`.
+pub(super) fn lane_clock() -> LaneClock {
+    if !counter_is_steady() {
+        return LaneClock::Monotonic;
+    }
+    let first = point();
+    std::thread::sleep(Duration::from_millis(2));
+    LaneClock::Ticks(Line::through(first, point()))
+}
+
+/// Whether the time-stamp counter runs at one rate on all processors, asleep or not.
+fn counter_is_steady() -> bool {
+    if cfg!(not(target_arch = "x86_64")) {
+        return false;
+    }
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = info
+        .lines()
+        .find(|line| line.starts_with("flags"))
+        .unwrap_or_default();
+    let has = |flag: &str| flags.split_ascii_whitespace().any(|word| word == flag);
+    let source = std::fs::read_to_string(
+        "/sys/devices/system/clocksource/clocksource0/available_clocksource",
+    );
+    // The kernel strikes a counter that it found to be unstable off this list.
+    has("constant_tsc") && has("nonstop_tsc") && source.is_ok_and(|list| list.contains("tsc"))
+}
+
+/// Source of a HELLO, if a probe may have it.
+pub(super) fn probe_source(number: u8) -> Option<Source> {
+    Source::from_u8(number).filter(|&source| super::names::is_probe(source))
+}

@@ -1,0 +1,658 @@
+//! Reading one segment: claims, events, names, notes, losses. Everything in it is hostile until it was looked at.
+
+use rustc_hash::FxHashMap;
+use scalpel_common::segment::{NOTE_TEXT, Note, lane_state, note_state};
+
+use super::EndsTold;
+use super::clock::LaneClock;
+use super::functions::Functions;
+use super::lane::{Claim, Cursor, Fill, Numbers, Step};
+use super::layout::{function, header, lane};
+use super::names::{self, Get, clean, is_probe};
+use super::peer::{self, Family};
+use super::segment::Segment;
+use crate::event::{Control, Event, FuncId, Kind, MonoTime, Pid, Source, Tid};
+use crate::function::FunctionInfo;
+use crate::input::{Input, ProbeWord};
+
+/// Events go to the session in batches of at most so many.
+const BATCH: u64 = 4096;
+
+/// An idle lane's thread is looked for this often, in ns.
+const LOOK_EVERY: u64 = 1_000_000_000;
+
+/// Where inputs go. False = nobody takes them any more.
+pub(super) type Give<'a> = dyn FnMut(Input) -> bool + 'a;
+
+/// Nobody takes inputs any more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gone;
+
+/// The next number of each thread's events, over all its lanes.
+#[derive(Debug, Default)]
+pub(super) struct Sequences(FxHashMap<(Pid, Tid), u32>);
+
+impl Sequences {
+    /// The number of a thread's next event, behind `missing` others.
+    fn next(&mut self, thread: (Pid, Tid), missing: u32) -> u32 {
+        let next = self.0.entry(thread).or_insert(1);
+        let number = next.wrapping_add(missing);
+        *next = number.wrapping_add(1);
+        number
+    }
+}
+
+/// What all segments share.
+pub(super) struct Shared {
+    pub(super) functions: Functions,
+    pub(super) sequences: Sequences,
+    pub(super) clock: LaneClock,
+    /// `CLOCK_MONOTONIC` at the start of the pass.
+    pub(super) now: u64,
+    /// For whom somebody else tells when threads end.
+    pub(super) ends: EndsTold,
+    pub(super) targets: Vec<Pid>,
+}
+
+impl Shared {
+    fn end_is_told(&self, pid: Pid) -> bool {
+        match self.ends {
+            EndsTold::Nobody => false,
+            EndsTold::Targets => self.targets.contains(&pid),
+            EndsTold::All => true,
+        }
+    }
+}
+
+/// What went wrong in a segment, or was lost; sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) events: u64,
+    /// Heads, ids, times, kinds that cannot be.
+    pub(super) faults: u64,
+    /// Lanes of processes that do not belong to the segment.
+    pub(super) strangers: u64,
+    pub(super) lost_calls: u64,
+    pub(super) lost_events: u64,
+    /// Calls whose function is known that were lost.
+    pub(super) charged: u64,
+}
+
+/// Who writes a lane.
+#[derive(Debug)]
+struct Holder {
+    claim: Claim,
+    /// `None`: it does not belong here, and nothing of it is believed.
+    who: Option<(Pid, Tid)>,
+    numbers: Numbers,
+    last_ns: u64,
+    heard: u64,
+    looked: u64,
+    /// Calls per local id that its counters had.
+    counted: Vec<u64>,
+}
+
+#[derive(Debug, Default)]
+struct LaneState {
+    cursor: Cursor,
+    holder: Option<Holder>,
+}
+
+/// One segment and what is known of it.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) segment: Segment,
+    pub(super) family: Family,
+    pub(super) tally: Tally,
+    lanes: Vec<LaneState>,
+    /// Held lanes in the order of their claims: what a thread wrote on its first lane came before what is on its second.
+    active: Vec<u32>,
+    /// Global id and source of each local id; 0 = not looked up yet.
+    global: Vec<(u32, u8)>,
+    /// Source of the HELLO: of what says none.
+    source: u8,
+    counted: Vec<u64>,
+    lost: Vec<u64>,
+    notes_read: u32,
+    /// Sums of lanes that changed hands.
+    gone_calls: u64,
+    gone_events: u64,
+}
+
+impl Reader {
+    pub(super) fn new(segment: Segment, family: Family, source: u8) -> Self {
+        Self {
+            segment,
+            family,
+            tally: Tally::default(),
+            lanes: Vec::new(),
+            active: Vec::new(),
+            global: Vec::new(),
+            source,
+            counted: Vec::new(),
+            lost: Vec::new(),
+            notes_read: 0,
+            gone_calls: 0,
+            gone_events: 0,
+        }
+    }
+
+    /// Reads all that is new. Tells how full the fullest lane was, in 1/256.
+    pub(super) fn pass(&mut self, shared: &mut Shared, give: &mut Give<'_>) -> Result<u64, Gone> {
+        self.find_claims(shared, give)?;
+        let mut fullest = 0;
+        for index in std::mem::take(&mut self.active) {
+            let (held, fill) = self.drain(index, shared, give)?;
+            fullest = fullest.max(fill);
+            if held {
+                self.active.push(index);
+            }
+        }
+        self.notes(shared, give)?;
+        Ok(fullest)
+    }
+
+    /// Opens lanes, so that threads that begin find some; at most as the budget allows.
+    pub(super) fn make_room(&mut self) {
+        let wanted = (self.active.len() as u32 / 2).max(4);
+        let mut free = self
+            .segment
+            .lanes_open()
+            .saturating_sub(self.active.len() as u32);
+        while free < wanted && self.segment.open_lane().is_ok() {
+            free += 1;
+        }
+        // Without memory ahead the target's own is used: worse for it, but nothing is lost.
+        let _backed = self.segment.back_ahead();
+    }
+
+    fn find_claims(&mut self, shared: &Shared, give: &mut Give<'_>) -> Result<(), Gone> {
+        let open = self.segment.lanes_open();
+        self.lanes.resize_with(open as usize, LaneState::default);
+        let mut new = Vec::new();
+        for index in 0..open {
+            let Some(state) = self
+                .lanes
+                .get(index as usize)
+                .filter(|lane| lane.holder.is_none())
+            else {
+                continue;
+            };
+            if !matches!(
+                self.segment.lane_u32(index, lane::STATE),
+                lane_state::CLAIMED | lane_state::RELEASED
+            ) {
+                continue;
+            }
+            let slots = self
+                .segment
+                .lane_memory(index)
+                .map_or(1, |memory| memory.slots);
+            let has_events = state.cursor.fill(&self.segment, index, slots) != Fill::Holds(0);
+            // What a claim says is whole when there are events behind it.
+            match Claim::read(&self.segment, index) {
+                Some(claim) if has_events || claim.is_counters => new.push((claim, index)),
+                _ if self.segment.lane_u32(index, lane::STATE) == lane_state::RELEASED => {
+                    self.segment.free_lane(index)
+                }
+                _ => {}
+            }
+        }
+        new.sort_by_key(|(claim, _)| claim.claimed_at);
+        for (claim, index) in new {
+            self.hold(index, claim, shared, give)?;
+        }
+        Ok(())
+    }
+
+    fn hold(
+        &mut self,
+        index: u32,
+        claim: Claim,
+        shared: &Shared,
+        give: &mut Give<'_>,
+    ) -> Result<(), Gone> {
+        let who = self.family.outside(claim.pid, claim.tid);
+        self.tally.strangers += u64::from(who.is_none());
+        if let Some((pid, tid)) = who
+            && let Some(name) = peer::thread_name(pid, tid)
+        {
+            send(give, Input::ThreadName(pid, tid, name))?;
+        }
+        let claimed_ns = shared.clock.ns(claim.claimed_at).min(shared.now);
+        let holder = Holder {
+            claim,
+            who,
+            numbers: Numbers { next: Some(0) },
+            last_ns: claimed_ns,
+            heard: shared.now,
+            looked: shared.now,
+            counted: Vec::new(),
+        };
+        if let Some(lane) = self.lanes.get_mut(index as usize) {
+            lane.holder = Some(holder);
+            self.active.push(index);
+        }
+        Ok(())
+    }
+
+    /// Reads one lane. False = it has no holder any more.
+    fn drain(
+        &mut self,
+        index: u32,
+        shared: &mut Shared,
+        give: &mut Give<'_>,
+    ) -> Result<(bool, u64), Gone> {
+        // Before its head: what is released has its last word.
+        let released = self.segment.lane_u32(index, lane::STATE) == lane_state::RELEASED;
+        let Some(memory) = self.segment.lane_memory(index) else {
+            return Ok((false, 0));
+        };
+        let Some(mut state) = self.lanes.get_mut(index as usize).map(std::mem::take) else {
+            return Ok((false, 0));
+        };
+        let Some(mut holder) = state.holder.take() else {
+            return Ok((false, 0));
+        };
+        let fill = match state.cursor.fill(&self.segment, index, memory.slots) {
+            Fill::Holds(count) if holder.claim.is_counters || holder.who.is_none() => {
+                state.cursor.skip(&self.segment, index);
+                count
+            }
+            Fill::Holds(count) => {
+                self.read(index, count, &mut state.cursor, &mut holder, shared, give)?;
+                count
+            }
+            Fill::Absurd => {
+                self.tally.faults += 1;
+                state.cursor.skip(&self.segment, index);
+                holder.numbers.next = None;
+                memory.slots
+            }
+        };
+        let over = fill == 0 && (released || self.has_ended(&mut holder, shared.now));
+        if over {
+            self.let_go(index, &holder, released, shared, give)?;
+        } else {
+            state.holder = Some(holder);
+        }
+        if let Some(place) = self.lanes.get_mut(index as usize) {
+            *place = state;
+        }
+        Ok((!over, fill * 256 / memory.slots))
+    }
+
+    fn read(
+        &mut self,
+        index: u32,
+        count: u64,
+        cursor: &mut Cursor,
+        holder: &mut Holder,
+        shared: &mut Shared,
+        give: &mut Give<'_>,
+    ) -> Result<(), Gone> {
+        let Some(memory) = self.segment.lane_memory(index) else {
+            return Ok(());
+        };
+        let mut left = count;
+        while left > 0 {
+            let some = left.min(BATCH);
+            let mut events = Vec::with_capacity(some as usize);
+            cursor.take(
+                &self.segment,
+                index,
+                (memory.at, memory.slots),
+                some,
+                &mut events,
+            );
+            left -= some;
+            holder.heard = shared.now;
+            self.tally.events += some;
+            self.translate(&mut events, holder, shared, give)?;
+            send(give, Input::Events(events))?;
+        }
+        Ok(())
+    }
+
+    /// From what the probe wrote to what the session reads.
+    fn translate(
+        &mut self,
+        events: &mut [Event],
+        holder: &mut Holder,
+        shared: &mut Shared,
+        give: &mut Give<'_>,
+    ) -> Result<(), Gone> {
+        let Some((pid, tid)) = holder.who else {
+            return Ok(());
+        };
+        for event in events {
+            (event.pid, event.tid) = (pid.0, tid.0);
+            let missing = match holder.numbers.step(event.seq) {
+                Step::Lost(missing) => missing,
+                Step::Back => {
+                    self.tally.faults += 1;
+                    0
+                }
+            };
+            event.seq = shared.sequences.next((pid, tid), missing);
+            let time = shared.clock.ns(event.time).max(holder.last_ns);
+            event.time = self.believable(time, shared);
+            holder.last_ns = event.time;
+            self.mend_kind(event);
+            if event.func != 0 {
+                event.func = self.global(event.func, event.source, shared, give)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A time that lies before now, give or take what passes during a pass.
+    fn believable(&mut self, time: u64, shared: &Shared) -> u64 {
+        let latest = shared.now.saturating_add(LOOK_EVERY);
+        if time > latest {
+            self.tally.faults += 1;
+        }
+        time.min(latest)
+    }
+
+    /// A probe may only say what happens in its own language: other kinds and sources become none, which is counted.
+    fn mend_kind(&mut self, event: &mut Event) {
+        let own = |source: Source| is_probe(source);
+        if !Source::from_u8(event.source).is_some_and(own) {
+            event.source = 0;
+        }
+        let foreign = matches!(
+            Kind::from_u8(event.kind),
+            Some(Kind::Complete | Kind::Sample | Kind::SwitchIn | Kind::SwitchOut)
+        );
+        if foreign {
+            event.kind = 0;
+        }
+        if event.source == 0 || event.kind == 0 {
+            self.tally.faults += 1;
+        }
+    }
+
+    /// The global id of a process-local one; 0 for one that cannot be.
+    fn global(
+        &mut self,
+        local: u32,
+        source: u8,
+        shared: &mut Shared,
+        give: &mut Give<'_>,
+    ) -> Result<u32, Gone> {
+        match self.global.get(local as usize) {
+            Some(&(known, _)) if known != 0 => Ok(known),
+            _ => self.define(local, source, shared, give),
+        }
+    }
+
+    #[cold]
+    fn define(
+        &mut self,
+        local: u32,
+        source: u8,
+        shared: &mut Shared,
+        give: &mut Give<'_>,
+    ) -> Result<u32, Gone> {
+        if local == 0 || local >= self.segment.layout.functions_max {
+            self.tally.faults += 1;
+            return Ok(0);
+        }
+        let source = if source == 0 { self.source } else { source };
+        let (info, source) = self.name(local).unwrap_or_else(|| {
+            let mut info = names::nameless(source, local);
+            info.path = format!("process {}", self.family.owner().pid());
+            (info, source)
+        });
+        let Some((id, told)) = shared.functions.intern(info) else {
+            self.tally.faults += 1;
+            return Ok(0);
+        };
+        if let Some(info) = told {
+            send(give, Input::Function(id, info))?;
+        }
+        if self.global.len() <= local as usize {
+            self.global.resize(local as usize + 1, (0, 0));
+        }
+        if let Some(place) = self.global.get_mut(local as usize) {
+            *place = (id.get(), source);
+        }
+        Ok(id.get())
+    }
+
+    fn name(&self, local: u32) -> Option<(FunctionInfo, u8)> {
+        let layout = &self.segment.layout;
+        let at = self
+            .segment
+            .function_u64(local, function::NAME)
+            .checked_sub(1)?;
+        let room = layout.names_size.checked_sub(at)?;
+        let place = layout.names_at + at;
+        let head = self.segment.memory.bytes(place, 8.min(room))?;
+        let len = names::length(&head).filter(|len| *len <= room)?;
+        let record = names::parse(&self.segment.memory.bytes(place, len)?)?;
+        (record.func == local).then_some((record.info, record.source))
+    }
+
+    fn has_ended(&self, holder: &mut Holder, now: u64) -> bool {
+        if now.saturating_sub(holder.heard.max(holder.looked)) < LOOK_EVERY {
+            return false;
+        }
+        holder.looked = now;
+        holder.who.is_none_or(|(pid, tid)| peer::is_gone(pid, tid))
+    }
+
+    /// The lane's holder is done with it, or dead.
+    fn let_go(
+        &mut self,
+        index: u32,
+        holder: &Holder,
+        released: bool,
+        shared: &Shared,
+        give: &mut Give<'_>,
+    ) -> Result<(), Gone> {
+        self.gone_calls += self.segment.lane_u64(index, lane::LOST_CALLS);
+        self.gone_events += self.segment.lane_u64(index, lane::LOST_EVENTS);
+        self.segment.free_lane(index);
+        match holder.who {
+            Some((pid, tid)) if !released && !shared.end_is_told(pid) => {
+                let time = MonoTime(holder.last_ns + 1);
+                send(
+                    give,
+                    Input::Control(Control::Exit {
+                        time,
+                        pid,
+                        tid,
+                        process_ended: None,
+                    }),
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn notes(&mut self, shared: &Shared, give: &mut Give<'_>) -> Result<(), Gone> {
+        let written = self
+            .segment
+            .memory
+            .u32(header::NOTES_USED)
+            .min(self.segment.layout.notes_max);
+        while self.notes_read < written {
+            let at = self.segment.layout.note(self.notes_read);
+            if self.segment.memory.u32(at) != note_state::READY {
+                break;
+            }
+            self.notes_read += 1;
+            let bytes = self
+                .segment
+                .memory
+                .bytes(at, size_of::<Note>() as u64)
+                .unwrap_or_default();
+            if let Some(word) = note(&bytes, self.family.owner().pid(), &shared.clock) {
+                send(give, Input::Probe(word))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls counted since the last time, as events of the process's main thread or of the isolate that counted.
+    pub(super) fn counts(&mut self, shared: &mut Shared, give: &mut Give<'_>) -> Result<(), Gone> {
+        let last = self.segment.last_function();
+        self.counted.resize(last as usize + 1, 0);
+        let pid = self.family.owner().pid();
+        let mut found = Vec::new();
+        for (local, counted) in (0..=last).zip(&mut self.counted) {
+            let calls = self.segment.function_u64(local, function::CALLS);
+            let more = calls.saturating_sub(std::mem::replace(counted, calls));
+            if more > 0 && local > 0 {
+                found.push((local, more));
+            }
+        }
+        self.tell_counts(&found, (pid, Tid(pid.0)), 0, shared, give)?;
+        for index in self.active.clone() {
+            self.isolate_counts(index, last, shared, give)?;
+        }
+        Ok(())
+    }
+
+    fn isolate_counts(
+        &mut self,
+        index: u32,
+        last: u32,
+        shared: &mut Shared,
+        give: &mut Give<'_>,
+    ) -> Result<(), Gone> {
+        let Some(memory) = self.segment.lane_memory(index) else {
+            return Ok(());
+        };
+        let holder = self
+            .lanes
+            .get_mut(index as usize)
+            .and_then(|lane| lane.holder.as_mut());
+        let Some(holder) = holder.filter(|holder| holder.claim.is_counters) else {
+            return Ok(());
+        };
+        let Some(who) = holder.who else { return Ok(()) };
+        let source = holder.claim.source;
+        holder
+            .counted
+            .resize((u64::from(last) + 1).min(memory.slots * 8) as usize, 0);
+        let mut found = Vec::new();
+        for (local, counted) in (0u32..).zip(&mut holder.counted) {
+            let calls = whole(self.segment.memory.u64(memory.at + u64::from(local) * 8));
+            let more = calls.saturating_sub(*counted);
+            if more > 0 && local > 0 {
+                *counted = calls;
+                found.push((local, more));
+            }
+        }
+        self.tell_counts(&found, who, source, shared, give)
+    }
+
+    fn tell_counts(
+        &mut self,
+        found: &[(u32, u64)],
+        who: (Pid, Tid),
+        source: u8,
+        shared: &mut Shared,
+        give: &mut Give<'_>,
+    ) -> Result<(), Gone> {
+        let mut events = Vec::with_capacity(found.len());
+        for &(local, calls) in found {
+            let func = self.global(local, source, shared, give)?;
+            let source = self
+                .global
+                .get(local as usize)
+                .map_or(self.source, |&(_, source)| source);
+            events.push(Event {
+                time: shared.now,
+                cpu_ns: crate::event::CPU_NOT_MEASURED,
+                pid: who.0.0,
+                tid: who.1.0,
+                func,
+                seq: shared.sequences.next(who, 0),
+                value: calls,
+                kind: Kind::Count as u8,
+                source,
+                cpu: scalpel_common::segment::CPU_NOT_READ,
+                ..Event::default()
+            });
+        }
+        if events.is_empty() {
+            Ok(())
+        } else {
+            send(give, Input::Events(events))
+        }
+    }
+
+    /// Brings the sums of what was lost up to date.
+    pub(super) fn losses(&mut self, shared: &mut Shared, give: &mut Give<'_>) -> Result<(), Gone> {
+        let last = self.segment.last_function();
+        self.lost.resize(last as usize + 1, 0);
+        for local in 1..=last {
+            let lost = self.segment.function_u64(local, function::LOST);
+            let more = match self.lost.get_mut(local as usize) {
+                Some(known) => lost.saturating_sub(std::mem::replace(known, lost)),
+                None => 0,
+            };
+            if more > 0 {
+                self.tally.charged = self.tally.charged.saturating_add(more);
+                let id = self.global(local, 0, shared, give)?;
+                if let Some(func) = FuncId::new(id) {
+                    shared.functions.lose(func, more);
+                }
+            }
+        }
+        let word = |at| self.segment.memory.u64(at);
+        let (mut calls, mut events) = (self.gone_calls, self.gone_events);
+        for &index in &self.active {
+            calls = calls.saturating_add(self.segment.lane_u64(index, lane::LOST_CALLS));
+            events = events.saturating_add(self.segment.lane_u64(index, lane::LOST_EVENTS));
+        }
+        calls = calls.saturating_add(word(header::CALLS_WITHOUT_LANE));
+        self.tally.lost_calls = calls
+            .max(self.tally.charged)
+            .saturating_add(word(header::CALLS_PAST_LEASE));
+        self.tally.lost_events = events;
+        Ok(())
+    }
+
+    /// What could not be named, for the reader of the result.
+    pub(super) fn refusals(&self) -> (u64, u64) {
+        let word = |at| self.segment.memory.u64(at);
+        (word(header::FUNCTIONS_REFUSED), word(header::NAMES_REFUSED))
+    }
+
+    /// Threads whose end nobody else tells: all of them, when their process is gone.
+    pub(super) fn is_over(&self) -> bool {
+        self.active.is_empty() && !self.family.lives()
+    }
+}
+
+fn send(give: &mut Give<'_>, input: Input) -> Result<(), Gone> {
+    if give(input) { Ok(()) } else { Err(Gone) }
+}
+
+/// A count that JavaScript keeps as a number with a fraction: anything that is no count is none.
+fn whole(bits: u64) -> u64 {
+    let number = f64::from_bits(bits);
+    let is_count = number.fract() == 0.0 && (0.0..9_007_199_254_740_992.0).contains(&number);
+    if is_count { number as u64 } else { 0 }
+}
+
+fn note(bytes: &[u8], pid: Pid, clock: &LaneClock) -> Option<ProbeWord> {
+    let mut get = Get(bytes);
+    let _state = get.u32()?;
+    let (kind, source) = (get.u8()?, get.u8()?);
+    let len = usize::from(get.u16()?).min(NOTE_TEXT);
+    let (time, value) = (get.u64()?, get.u64()?);
+    Some(ProbeWord {
+        pid,
+        source,
+        kind,
+        time: MonoTime(clock.ns(time)),
+        value,
+        text: clean(get.take(len)?),
+    })
+}

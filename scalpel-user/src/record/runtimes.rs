@@ -1,0 +1,99 @@
+//! Probes in the targets' language runtimes: where they say HELLO, and what the environment of a command tells them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use scalpel_common::segment::modes;
+use scalpel_common::wire::SOCKET_VARIABLE;
+use uuid::Uuid;
+
+use super::subject::Subject;
+use crate::function::FunctionTable;
+use crate::output::Output;
+use crate::plan::{ProbeMode, RecordPlan};
+use crate::probe::{EndsTold, Options, Place};
+
+/// Where the socket will be, if probes are wanted at all.
+pub(super) fn place(plan: &RecordPlan, uuid: &Uuid) -> Result<Option<Place>> {
+    if plan.dry_run || plan.runtimes.mode == ProbeMode::Off {
+        return Ok(None);
+    }
+    let place =
+        Place::choose(&uuid.to_string()).context("choosing a place for the socket of probes")?;
+    Ok(Some(place))
+}
+
+/// Variables that lead a command's probes here, and into its runtimes.
+pub(super) fn environment(place: Option<&Place>, output: &Output) -> Vec<(OsString, OsString)> {
+    let Some(place) = place else {
+        return Vec::new();
+    };
+    let mut variables = vec![(SOCKET_VARIABLE.into(), place.path().into())];
+    match folder("python") {
+        Some(python) => variables.push((
+            "PYTHONPATH".into(),
+            in_front(&python.join("inject"), "PYTHONPATH", ":"),
+        )),
+        None => output.detail("the probe for Python is not installed here"),
+    }
+    variables
+}
+
+/// Folder of a language's probe, in the first of the places where probes can be that has one.
+fn folder(language: &str) -> Option<PathBuf> {
+    let named = std::env::var_os("SCALPEL_PROBES").map(PathBuf::from);
+    let program = std::env::current_exe().ok();
+    let beside = program.as_deref().and_then(Path::parent).map(|folder| {
+        ["probes", "../probes", "../lib/scalpel/probes"].map(|relative| folder.join(relative))
+    });
+    named
+        .into_iter()
+        .chain(beside.into_iter().flatten())
+        .map(|probes| probes.join(language))
+        .find(|folder| folder.is_dir())
+        .and_then(|folder| folder.canonicalize().ok())
+}
+
+/// A path before what a variable says already.
+fn in_front(path: &Path, variable: &str, separator: &str) -> OsString {
+    let mut value = path.as_os_str().to_owned();
+    if let Some(before) = std::env::var_os(variable).filter(|before| !before.is_empty()) {
+        value.push(separator);
+        value.push(before);
+    }
+    value
+}
+
+/// What is to be listened to.
+pub(super) fn options(
+    plan: &RecordPlan,
+    subject: &Subject,
+    uuid: Uuid,
+    place: Place,
+    functions: &FunctionTable,
+) -> Options {
+    let status = subject
+        .processes
+        .first()
+        .and_then(|process| process.status().ok());
+    let status = status.unwrap_or_default();
+    Options {
+        uuid,
+        pids: subject.pids(),
+        place,
+        owner: (status.uid, status.gid),
+        memory: plan.runtimes.memory,
+        modes: match plan.runtimes.mode {
+            ProbeMode::Call => modes::CALL,
+            ProbeMode::Count | ProbeMode::Off => modes::COUNT,
+        },
+        settings: plan.runtimes.settings.clone(),
+        functions: functions.clone(),
+        ends_told_of: match (plan.runtimes.alone, plan.subprocesses) {
+            (true, _) => EndsTold::Nobody,
+            (false, true) => EndsTold::All,
+            (false, false) => EndsTold::Targets,
+        },
+    }
+}

@@ -1,0 +1,218 @@
+//! The kernel's side of a recording: programs, probes, sampler, lease, and the thread that drains the rings.
+//!
+//! Hands inputs on and is told to attach and detach; what they mean is `Live`'s.
+
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use anyhow::Result;
+
+use super::live::Start;
+use super::load;
+use super::subject::Subject;
+use crate::decode;
+use crate::event::{FuncId, MonoTime, Sample};
+use crate::function::ExitStrategy;
+use crate::input::{Bound, Feed, Input};
+use crate::kernel::Kernel;
+use crate::kernel::attach::{AttachOptions, Attachments, DetachReport, SiteRequest};
+use crate::kernel::diagnostics::Diagnostics;
+use crate::kernel::lease::Lease;
+use crate::kernel::process::Mappings;
+use crate::kernel::ring::{Decoders, Poller};
+use crate::kernel::sample::{SampleClock, Sampler};
+use crate::output::Output;
+use crate::plan::RecordPlan;
+use crate::plan::words::Overhead;
+
+/// Everything that needs privilege.
+pub(super) struct Tracer {
+    kernel: Kernel,
+    attachments: Attachments,
+    sampler: Option<Sampler>,
+    sample_period_ns: u64,
+    kernel_stacks: bool,
+    lease: Lease,
+    poller: Option<Poller>,
+    /// What was asked for.
+    pub(super) requests: Vec<SiteRequest>,
+    /// Functions whose return probe must go when something that throws is mapped.
+    pub(super) conditional: Vec<FuncId>,
+    diagnostics: Option<Diagnostics>,
+}
+
+/// What became of the exits that were given up.
+pub(super) struct GivenUp {
+    /// How many functions.
+    pub(super) functions: usize,
+    /// What is not watched any longer, or not again.
+    pub(super) bounds: Vec<Bound>,
+    /// Why the entries could not be attached again, if so.
+    pub(super) problem: Option<String>,
+}
+
+impl Tracer {
+    /// Loads the programs, watches the targets and begins to drain. No function is probed yet.
+    pub(super) fn start(
+        plan: &RecordPlan,
+        start: Start,
+        subject: &Subject,
+        hz: u32,
+        send: SyncSender<(Feed, Input)>,
+    ) -> Result<Self> {
+        let mut kernel = load(plan, start, subject)?;
+        let options = AttachOptions {
+            max_overhead_percent: match plan.measurement.max_overhead {
+                Overhead::Percent(percent) => Some(percent),
+                Overhead::Off => None,
+            },
+            costs: start.costs,
+            ..AttachOptions::default()
+        };
+        let mut attachments = Attachments::new(&kernel, options);
+        attachments.set_targets(&subject.pids());
+        let mappings = Mappings::open(&kernel)?;
+        let lease = kernel.lease()?;
+        let decoders = Decoders {
+            sample: |bytes| decode::sample(bytes).ok(),
+            control: |bytes| decode::control(bytes).ok(),
+        };
+        let poller = Poller::start(&mut kernel, Some(mappings), decoders, send)?;
+        Ok(Self {
+            attachments,
+            sampler: None,
+            sample_period_ns: 1_000_000_000 / u64::from(hz.max(1)),
+            kernel_stacks: plan.measurement.kernel_stacks,
+            lease,
+            poller: Some(poller),
+            requests: Vec::new(),
+            conditional: Vec::new(),
+            diagnostics: None,
+            kernel,
+        })
+    }
+
+    /// Begins to sample.
+    pub(super) fn sample(&mut self, hz: u32) -> Result<()> {
+        self.sampler = Some(Sampler::start(&mut self.kernel, hz)?);
+        Ok(())
+    }
+
+    /// From now on hands on what the programs say.
+    pub(super) fn listen(&mut self, output: &Output) -> Result<()> {
+        let output = output.clone();
+        let lines = self.kernel.diagnostics(move |line| output.detail(line))?;
+        self.diagnostics = Some(lines);
+        Ok(())
+    }
+
+    /// Attaches probes. Returns what could not be watched, and what was heard meanwhile.
+    pub(super) fn attach(
+        &mut self,
+        requests: &[SiteRequest],
+        inputs: &Receiver<(Feed, Input)>,
+        output: &Output,
+    ) -> Result<(Vec<Bound>, Vec<(Feed, Input)>)> {
+        let bar = output.progress("attaching", requests.len() as u64);
+        let mut heard = Vec::new();
+        let report = self.attachments.attach(requests, &mut |progress| {
+            bar.set_position(progress.done as u64);
+            heard.extend(inputs.try_iter());
+        })?;
+        bar.finish_and_clear();
+        let mut bounds = refused(report.refused, None);
+        bounds.extend(report.bounds);
+        output.detail(&format!(
+            "{} functions attached with {} links",
+            self.attachments.len(),
+            self.attachments.link_count()
+        ));
+        Ok((bounds, heard))
+    }
+
+    /// Keeps probes within their budget. Returns those that went, and notes.
+    pub(super) fn tick(&mut self, now: MonoTime) -> (Vec<Bound>, Vec<String>) {
+        let bounds = self.attachments.govern(now);
+        let lapses = self.lease.take_lapses();
+        let notes = lapses.iter().map(|lapse| {
+            let ms = (lapse.until.0 - lapse.from.0) / 1_000_000;
+            format!("the collector was held up for more than its lease: nothing was recorded for {ms} ms")
+        });
+        if let Some(lines) = &mut self.diagnostics {
+            lines.flush();
+        }
+        (bounds, notes.collect())
+    }
+
+    /// A sample as it is to be taken.
+    pub(super) fn as_taken(&self, mut sample: Sample) -> Sample {
+        // In frequency mode a sample stands for one period of CPU time, whatever the hardware counted.
+        let by_cycles = |sampler: &Sampler| sampler.clock() == SampleClock::Cycles;
+        if self.sampler.as_ref().is_some_and(by_cycles) {
+            sample.event.value = self.sample_period_ns;
+        }
+        if !self.kernel_stacks {
+            sample.kernel.clear();
+        }
+        sample
+    }
+
+    /// Return probes that rested on nothing throwing go; entries stay.
+    pub(super) fn give_up_exits(&mut self, now: MonoTime) -> GivenUp {
+        let given_up: Vec<FuncId> = std::mem::take(&mut self.conditional);
+        let funcs = given_up.iter().copied().collect();
+        let mut bounds = self.attachments.drop_functions(&funcs, now);
+        let entry_only: Vec<SiteRequest> = self
+            .requests
+            .iter()
+            .filter(|request| funcs.contains(&request.func))
+            .map(|request| SiteRequest {
+                exit: ExitStrategy::EntryOnly,
+                ..request.clone()
+            })
+            .collect();
+        let problem = match self.attachments.attach(&entry_only, &mut |_progress| {}) {
+            Ok(report) => {
+                bounds.extend(refused(report.refused, Some(now)));
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        GivenUp {
+            functions: given_up.len(),
+            bounds,
+            problem,
+        }
+    }
+
+    /// Takes the probes off. The poller goes on: it is to be ended, while somebody takes what it sends.
+    pub(super) fn detach(&mut self, output: &Output) -> (DetachReport, Option<Poller>) {
+        let bar = output.progress("detaching", 1);
+        let detached = self.attachments.detach_all();
+        bar.finish_and_clear();
+        self.sampler = None;
+        if let Some(lines) = &mut self.diagnostics {
+            lines.flush();
+        }
+        output.detail(&format!(
+            "{} functions and {} links taken off in {} ms",
+            detached.functions,
+            detached.links,
+            detached.took.as_millis()
+        ));
+        (detached, self.poller.take())
+    }
+
+    /// Hits of a function's probe.
+    pub(super) fn hits_of(&self, func: FuncId) -> u64 {
+        self.kernel.hits_of(func)
+    }
+}
+
+fn refused(refused: Vec<(FuncId, String)>, since: Option<MonoTime>) -> Vec<Bound> {
+    let bound = |(func, reason)| Bound {
+        func,
+        since,
+        reason,
+    };
+    refused.into_iter().map(bound).collect()
+}
