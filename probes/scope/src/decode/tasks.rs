@@ -8,6 +8,9 @@ use super::files::{Files, Identity, Names, placed};
 use crate::pt::{Event, Flows, Guide, Image, Space};
 use crate::trace::Reasons;
 
+/// Whose mappings are the kernel's.
+const KERNEL: u32 = u32::MAX;
+
 /// A file that was mapped to be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mapping {
@@ -160,13 +163,15 @@ impl<'f> Tasks<'f> {
     fn map(&mut self, mapping: &Mapping) -> Result<(), String> {
         let part = (mapping.addr, mapping.offset, mapping.len);
         let name = mapping.path.to_string_lossy();
+        if mapping.pid == KERNEL {
+            self.files.complain(
+                "the kernel's code is changed while it runs and is not in files: record user code only \
+                 (`intel_pt//u`, `-e cycles:u`)"
+                    .to_owned(),
+            );
+            return Ok(());
+        }
         if name.starts_with('[') {
-            if name.starts_with("[kernel") {
-                self.files.complain(format!(
-                    "{name}: code of the kernel is changed while it runs and is not in files: record user code only \
-                     (`intel_pt//u`)"
-                ));
-            }
             return Ok(());
         }
         if let Some(elf) = self.files.find(&mapping.path, &mapping.identity) {

@@ -5,8 +5,9 @@ use capstone::arch::{BuildsCapstone, BuildsCapstoneSyntax};
 use iced_x86::{Formatter, GasFormatter, IntelFormatter};
 
 use crate::flow;
+use crate::sink::Sink;
 use crate::symbol::{Resolver, Symbol};
-use crate::trace::{Code, Trace};
+use crate::trace::{Code, Step, Trace};
 
 /// The assembly dialect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,26 +32,86 @@ pub struct Line {
     pub symbol: Option<Symbol>,
 }
 
+/// Disassembles.
+pub(super) struct Texts {
+    capstone: Option<Capstone>,
+    syntax: Syntax,
+}
+
+impl Texts {
+    pub(super) fn new(syntax: Syntax) -> Self {
+        Self {
+            capstone: disassembler(syntax),
+            syntax,
+        }
+    }
+
+    /// The text of one instruction.
+    pub(super) fn of(&self, code: &Code) -> String {
+        text(self.capstone.as_ref(), code, self.syntax)
+    }
+}
+
+/// The distinct instructions of a trace that comes step by step, each with how often it ran.
+pub struct Lines {
+    texts: Texts,
+    lines: Vec<Line>,
+}
+
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lines")
+            .field("lines", &self.lines.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Lines {
+    /// None yet.
+    #[must_use]
+    pub fn new(syntax: Syntax) -> Self {
+        Self {
+            texts: Texts::new(syntax),
+            lines: Vec::new(),
+        }
+    }
+
+    /// They, in the order of their first run.
+    #[must_use]
+    pub fn finish(self) -> Vec<Line> {
+        self.lines
+    }
+}
+
+impl Sink for Lines {
+    fn code(&mut self, code: &Code, symbol: Option<&Symbol>) {
+        self.lines.push(Line {
+            addr: code.addr,
+            count: 0,
+            text: self.texts.of(code),
+            symbol: symbol.cloned(),
+        });
+    }
+
+    fn step(&mut self, _thread: u32, step: &Step) {
+        let at = usize::try_from(step.code).unwrap_or(usize::MAX);
+        if let Some(line) = self.lines.get_mut(at) {
+            line.count += u64::from(step.count);
+        }
+    }
+}
+
 /// The distinct instructions of a trace in the order of their first run.
 #[must_use]
 pub fn lines(trace: &Trace, symbols: &mut dyn Resolver, syntax: Syntax) -> Vec<Line> {
-    let mut counts = vec![0_u64; trace.code.len()];
-    for step in &trace.steps {
-        if let Some(count) = usize::try_from(step.code)
-            .ok()
-            .and_then(|at| counts.get_mut(at))
-        {
-            *count += u64::from(step.count);
-        }
+    let mut lines = Lines::new(syntax);
+    for code in &trace.code {
+        lines.code(code, symbols.resolve(code.addr).as_ref());
     }
-    let capstone = disassembler(syntax);
-    let line = |(code, count): (&Code, u64)| Line {
-        addr: code.addr,
-        count,
-        text: text(capstone.as_ref(), code, syntax),
-        symbol: symbols.resolve(code.addr),
-    };
-    trace.code.iter().zip(counts).map(line).collect()
+    for step in &trace.steps {
+        lines.step(0, step);
+    }
+    lines.finish()
 }
 
 fn disassembler(syntax: Syntax) -> Option<Capstone> {

@@ -1,22 +1,30 @@
-//! The folded call tree: who called whom, how often, and how many instructions each ran itself.
-use super::head;
+//! The folded call tree: who called whom, how often, and how many instructions each ran itself. It grows step by step, so
+//! that a long trace need not be held.
+use std::collections::HashMap;
+
 use crate::flow;
-use crate::symbol::Resolver;
-use crate::trace::{Link, Trace};
+use crate::sink::Sink;
+use crate::symbol::{Resolver, Symbol};
+use crate::trace::{Code, Link, Step, Trace};
 
 /// Lines of the tree that is printed by default.
 pub const TREE_LINES: usize = 40;
 
+/// Calls deeper than this, and callers of more callees than this in all, are counted where they come from.
+const DEEPEST: usize = 512;
+const MOST_NODES: usize = 1 << 20;
+
 /// A function as called from one chain of callers.
 #[derive(Debug)]
 struct Node {
-    name: String,
+    name: usize,
     calls: u64,
     own: u64,
     children: Vec<usize>,
 }
 
 /// An open call.
+#[derive(Debug)]
 struct Open {
     node: usize,
     /// Where it returns to; `None` for the outermost.
@@ -24,112 +32,191 @@ struct Open {
 }
 
 /// What an instruction does to the tree.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Move {
     Stay,
     Call { behind: u64 },
     Return,
 }
 
+/// Where a thread stands.
+#[derive(Debug, Default)]
+struct Cursor {
+    stack: Vec<Open>,
+    /// Where the call that was just made returns to.
+    entered: Option<u64>,
+}
+
+/// A tree that grows.
+#[derive(Debug, Default)]
+pub struct Tree {
+    /// The first stands for nobody: its children are the outermost functions.
+    nodes: Vec<Node>,
+    known: HashMap<(usize, usize), usize>,
+    names: Vec<String>,
+    by_name: HashMap<String, usize>,
+    code: Vec<(usize, Move)>,
+    threads: HashMap<u32, Cursor>,
+}
+
 /// The tree, in at most `most` lines; what was folded away is counted in the last one.
 #[must_use]
 pub fn tree(trace: &Trace, symbols: &mut dyn Resolver, most: usize) -> String {
-    let nodes = build(trace, symbols);
-    let mut rows = Vec::new();
-    if !trace.steps.is_empty() {
-        rows_of(&nodes, 0, 0, &mut rows);
+    let mut tree = Tree::default();
+    for code in &trace.code {
+        tree.code(code, symbols.resolve(code.addr).as_ref());
     }
-    let mut out = head(trace);
-    let room = most.saturating_sub(1);
-    let folded = if rows.len() > room {
-        rows.len() - room.saturating_sub(1)
-    } else {
-        0
-    };
-    for row in rows.iter().take(rows.len() - folded) {
-        out += row;
-        out.push('\n');
-    }
-    if folded > 0 {
-        out += &format!("... and {folded} more\n");
-    }
-    out
-}
-
-fn rows_of(nodes: &[Node], at: usize, depth: usize, rows: &mut Vec<String>) {
-    let Some(node) = nodes.get(at) else {
-        return;
-    };
-    let times = if node.calls > 1 {
-        format!(" x{}", node.calls)
-    } else {
-        String::new()
-    };
-    rows.push(format!(
-        "{:indent$}{}{times}  {}",
-        "",
-        node.name,
-        node.own,
-        indent = 2 * depth
-    ));
-    for &child in &node.children {
-        rows_of(nodes, child, depth + 1, rows);
-    }
-}
-
-fn build(trace: &Trace, symbols: &mut dyn Resolver) -> Vec<Node> {
-    let moves: Vec<Move> = trace.code.iter().map(what).collect();
-    let names: Vec<String> = trace
-        .code
-        .iter()
-        .map(|code| {
-            let symbol = symbols.resolve(code.addr);
-            symbol.map_or_else(|| format!("{:#x}", code.addr), |symbol| symbol.name)
-        })
-        .collect();
-    let mut nodes: Vec<Node> = Vec::new();
-    let mut stack: Vec<Open> = Vec::new();
-    let mut entered = None;
     for step in &trace.steps {
-        let Ok(at) = usize::try_from(step.code) else {
-            continue;
+        tree.step(0, step);
+    }
+    super::Head::of(trace).text() + &tree.text(most.saturating_sub(1))
+}
+
+impl Sink for Tree {
+    fn code(&mut self, code: &Code, symbol: Option<&Symbol>) {
+        let name = symbol.map_or_else(|| format!("{:#x}", code.addr), |symbol| symbol.name.clone());
+        let fresh = self.names.len();
+        let at = *self.by_name.entry(name.clone()).or_insert(fresh);
+        if at == fresh {
+            self.names.push(name);
+        }
+        self.code.push((at, what(code)));
+    }
+
+    fn step(&mut self, thread: u32, step: &Step) {
+        let at = usize::try_from(step.code).unwrap_or(usize::MAX);
+        let Some((name, moves)) = self.code.get(at).copied() else {
+            return;
         };
-        let name = names.get(at).map_or("", String::as_str);
-        if let Some(returns) = std::mem::take(&mut entered)
+        let mut cursor = self.threads.remove(&thread).unwrap_or_default();
+        self.follow(&mut cursor, step, name, moves);
+        self.threads.insert(thread, cursor);
+    }
+}
+
+impl Tree {
+    fn follow(&mut self, cursor: &mut Cursor, step: &Step, name: usize, moves: Move) {
+        let Cursor { stack, entered } = cursor;
+        if step.link == Link::Gap {
+            // Who called what goes on here is not known.
+            stack.clear();
+            *entered = None;
+        }
+        if let Some(returns) = entered.take()
             && step.link == Link::Flow
+            && stack.len() < DEEPEST
         {
-            let node = child(&mut nodes, stack.last().map(|open| open.node), name);
+            let parent = stack.last().map_or(0, |open| open.node);
+            let node = self.child(parent, name);
             stack.push(Open {
                 node,
                 returns: Some(returns),
             });
         }
         if stack.is_empty() {
-            let node = child(&mut nodes, None, name);
+            let node = self.child(0, name);
             stack.push(Open {
                 node,
                 returns: None,
             });
         }
-        if let Some(node) = stack.last().and_then(|open| nodes.get_mut(open.node)) {
+        if let Some(node) = stack.last().and_then(|open| self.nodes.get_mut(open.node)) {
             node.own += u64::from(step.count);
         }
-        match moves.get(at) {
-            Some(Move::Call { behind }) => entered = Some(*behind),
-            Some(Move::Return) => {
-                // A return past several frames closes them all; one that nobody waits for closes none.
-                let to = stack
-                    .iter()
-                    .rposition(|open| open.returns == Some(step.next));
-                stack.truncate(to.unwrap_or(stack.len()));
+        match moves {
+            Move::Call { behind } => *entered = Some(behind),
+            Move::Return => {
+                // A return past several frames closes them all; one that nobody waits for closes the outermost only.
+                let waits = |open: &Open| open.returns == Some(step.next);
+                let to = stack.iter().rposition(waits);
+                let outermost = stack.len() == 1 && stack.iter().all(|open| open.returns.is_none());
+                let kept = if outermost { 0 } else { stack.len() };
+                stack.truncate(to.unwrap_or(kept));
             }
-            Some(Move::Stay) | None => {}
+            Move::Stay => {}
         }
     }
-    nodes
+
+    /// The child of that name, made if it is new; a call of it is counted.
+    fn child(&mut self, parent: usize, name: usize) -> usize {
+        if self.nodes.is_empty() {
+            self.add(usize::MAX);
+        }
+        let at = match self.known.get(&(parent, name)) {
+            Some(at) => *at,
+            None if self.nodes.len() >= MOST_NODES => return parent,
+            None => {
+                let at = self.add(name);
+                self.known.insert((parent, name), at);
+                if let Some(parent) = self.nodes.get_mut(parent) {
+                    parent.children.push(at);
+                }
+                at
+            }
+        };
+        if let Some(node) = self.nodes.get_mut(at) {
+            node.calls += 1;
+        }
+        at
+    }
+
+    fn add(&mut self, name: usize) -> usize {
+        self.nodes.push(Node {
+            name,
+            calls: 0,
+            own: 0,
+            children: Vec::new(),
+        });
+        self.nodes.len() - 1
+    }
+
+    /// The tree in at most `most` lines.
+    #[must_use]
+    pub fn text(&self, most: usize) -> String {
+        let mut rows = Vec::new();
+        for outermost in self
+            .nodes
+            .first()
+            .into_iter()
+            .flat_map(|node| &node.children)
+        {
+            self.rows(*outermost, 0, &mut rows);
+        }
+        let folded = if rows.len() > most {
+            rows.len() - most.saturating_sub(1)
+        } else {
+            0
+        };
+        let mut out = String::new();
+        for row in rows.iter().take(rows.len() - folded) {
+            out += row;
+            out.push('\n');
+        }
+        if folded > 0 {
+            out += &format!("... and {folded} more\n");
+        }
+        out
+    }
+
+    fn rows(&self, at: usize, depth: usize, rows: &mut Vec<String>) {
+        let Some(node) = self.nodes.get(at) else {
+            return;
+        };
+        let times = if node.calls > 1 {
+            format!(" x{}", node.calls)
+        } else {
+            String::new()
+        };
+        let name = self.names.get(node.name).map_or("", String::as_str);
+        let indent = 2 * depth;
+        rows.push(format!("{:indent$}{name}{times}  {}", "", node.own));
+        for child in &node.children {
+            self.rows(*child, depth + 1, rows);
+        }
+    }
 }
 
-fn what(code: &crate::trace::Code) -> Move {
+fn what(code: &Code) -> Move {
     let Some(instruction) = flow::decode(code.addr, &code.bytes) else {
         return Move::Stay;
     };
@@ -140,31 +227,4 @@ fn what(code: &crate::trace::Code) -> Move {
         },
         _ => Move::Stay,
     }
-}
-
-/// The child of that name, made if it is new.
-fn child(nodes: &mut Vec<Node>, parent: Option<usize>, name: &str) -> usize {
-    let children = parent
-        .and_then(|parent| nodes.get(parent))
-        .map(|node| node.children.clone());
-    let known = children
-        .into_iter()
-        .flatten()
-        .find(|at| nodes.get(*at).is_some_and(|node| node.name == name));
-    let at = known.unwrap_or(nodes.len());
-    if known.is_none() {
-        nodes.push(Node {
-            name: name.to_owned(),
-            calls: 0,
-            own: 0,
-            children: Vec::new(),
-        });
-        if let Some(parent) = parent.and_then(|parent| nodes.get_mut(parent)) {
-            parent.children.push(at);
-        }
-    }
-    if let Some(node) = nodes.get_mut(at) {
-        node.calls += 1;
-    }
-    at
 }
