@@ -2,10 +2,10 @@
 use std::arch::global_asm;
 
 global_asm!(
-    ".hidden scalpel_scope_arm",
-    ".globl scalpel_scope_arm",
-    ".type scalpel_scope_arm, @function",
-    "scalpel_scope_arm:",
+    ".hidden scalpel_door_arm",
+    ".globl scalpel_door_arm",
+    ".type scalpel_door_arm, @function",
+    "scalpel_door_arm:",
     // The first trap comes after the `ret`: at the address that is noted here.
     "mov rax, [rsp]",
     "mov [rdi], rax",
@@ -13,23 +13,23 @@ global_asm!(
     "or qword ptr [rsp], 0x100",
     "popfq",
     "ret",
-    ".size scalpel_scope_arm, .-scalpel_scope_arm",
-    ".hidden scalpel_scope_disarm",
-    ".globl scalpel_scope_disarm",
-    ".type scalpel_scope_disarm, @function",
-    "scalpel_scope_disarm:",
+    ".size scalpel_door_arm, .-scalpel_door_arm",
+    ".hidden scalpel_door_disarm",
+    ".globl scalpel_door_disarm",
+    ".type scalpel_door_disarm, @function",
+    "scalpel_door_disarm:",
     // The handler takes the flag off at this address; the rest is for a handler that was replaced.
     "pushfq",
     "and qword ptr [rsp], -0x101",
     "popfq",
     "ret",
-    ".size scalpel_scope_disarm, .-scalpel_scope_disarm",
-    ".hidden scalpel_scope_call",
-    ".globl scalpel_scope_call",
-    ".hidden scalpel_scope_call_end",
-    ".globl scalpel_scope_call_end",
-    ".type scalpel_scope_call, @function",
-    "scalpel_scope_call:",
+    ".size scalpel_door_disarm, .-scalpel_door_disarm",
+    ".hidden scalpel_door_call",
+    ".globl scalpel_door_call",
+    ".hidden scalpel_door_call_end",
+    ".globl scalpel_door_call_end",
+    ".type scalpel_door_call, @function",
+    "scalpel_door_call:",
     // One push also aligns the stack for the callee.
     "push rbx",
     "mov rax, rdi",
@@ -44,13 +44,13 @@ global_asm!(
     "or qword ptr [rsp], 0x100",
     "popfq",
     "call rax",
-    "scalpel_scope_call_end:",
+    "scalpel_door_call_end:",
     "pushfq",
     "and qword ptr [rsp], -0x101",
     "popfq",
     "pop rbx",
     "ret",
-    ".size scalpel_scope_call, .-scalpel_scope_call",
+    ".size scalpel_door_call, .-scalpel_door_call",
     ".hidden scalpel_scope_on_stack",
     ".globl scalpel_scope_on_stack",
     ".type scalpel_scope_on_stack, @function",
@@ -75,23 +75,23 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".size scalpel_scope_on_stack, .-scalpel_scope_on_stack",
-    ".hidden scalpel_scope_restorer",
-    ".globl scalpel_scope_restorer",
-    ".type scalpel_scope_restorer, @function",
+    ".hidden scalpel_door_restorer",
+    ".globl scalpel_door_restorer",
+    ".type scalpel_door_restorer, @function",
     // rt_sigreturn: unwinders know this shape of a signal trampoline.
     "nop",
-    "scalpel_scope_restorer:",
+    "scalpel_door_restorer:",
     "mov rax, 15",
     "syscall",
-    ".size scalpel_scope_restorer, .-scalpel_scope_restorer",
+    ".size scalpel_door_restorer, .-scalpel_door_restorer",
 );
 
 unsafe extern "C" {
-    fn scalpel_scope_arm(begin: *mut u64);
-    fn scalpel_scope_disarm();
-    fn scalpel_scope_call(function: usize, args: *const u64) -> u64;
-    fn scalpel_scope_call_end();
-    fn scalpel_scope_restorer();
+    fn scalpel_door_arm(begin: *mut u64);
+    fn scalpel_door_disarm();
+    fn scalpel_door_call(function: usize, args: *const u64) -> u64;
+    fn scalpel_door_call_end();
+    fn scalpel_door_restorer();
     fn scalpel_scope_on_stack(
         handler: u64,
         signal: i32,
@@ -108,14 +108,14 @@ unsafe extern "C" {
 #[inline(always)]
 pub(super) unsafe fn arm(begin: *mut u64) {
     // SAFETY: the caller's promise; the routine keeps to the C calling convention.
-    unsafe { scalpel_scope_arm(begin) }
+    unsafe { scalpel_door_arm(begin) }
 }
 
 /// Clears the trap flag, set or not.
 #[inline(always)]
 pub(super) fn disarm() {
     // SAFETY: it touches flags and its own stack slot only.
-    unsafe { scalpel_scope_disarm() }
+    unsafe { scalpel_door_disarm() }
 }
 
 /// Calls `function` with the trap flag set, and clears it behind.
@@ -124,7 +124,7 @@ pub(super) fn disarm() {
 /// As for `arm`; and `function` is a C function that is sound with these arguments and returns.
 pub(super) unsafe fn call(function: usize, args: &[u64; 6]) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { scalpel_scope_call(function, args.as_ptr()) }
+    unsafe { scalpel_door_call(function, args.as_ptr()) }
 }
 
 /// Calls a signal handler on the stack whose free part ends at `top`.
@@ -144,15 +144,15 @@ pub(super) unsafe fn on_stack(
 
 /// Whether this is an address where stepping ends.
 pub(super) fn ends(addr: u64) -> bool {
-    addr == scalpel_scope_disarm as *const () as u64 || addr == call_end()
+    addr == scalpel_door_disarm as *const () as u64 || addr == call_end()
 }
 
 /// The address that a traced call returns to.
 pub(super) fn call_end() -> u64 {
-    scalpel_scope_call_end as *const () as u64
+    scalpel_door_call_end as *const () as u64
 }
 
 /// What a signal handler returns to.
 pub(super) fn restorer() -> u64 {
-    scalpel_scope_restorer as *const () as u64
+    scalpel_door_restorer as *const () as u64
 }
