@@ -298,8 +298,8 @@ int32_t scalpel_scope_function(scalpel_function address,
 //
 // # Safety
 // As for `open`; `totals` is null or points to as many bytes as its `size` says.
-int32_t scalpel_scope_totals(const struct scalpel_scope_request *request,
-                             struct scalpel_scope_totals *totals);
+int32_t scalpel_scope_get_totals(const struct scalpel_scope_request *request,
+                                 struct scalpel_scope_totals *totals);
 
 // A sentence for a code, for ever.
 const char *scalpel_scope_error(int32_t code);
@@ -312,8 +312,8 @@ const char *scalpel_scope_reason(uint32_t bit);
 // # Safety
 // `trace` is null or was written by `close` or `call` and is not freed; `info` is null or points to as many bytes as
 // its `size` says.
-int32_t scalpel_trace_info(const struct scalpel_trace *trace,
-                           struct scalpel_trace_info *info);
+int32_t scalpel_trace_get_info(const struct scalpel_trace *trace,
+                               struct scalpel_trace_info *info);
 
 // The addresses in the order they ran, each as often as it ran: at most `room` of them are written to `addrs`, and how
 // many there are to `count`.

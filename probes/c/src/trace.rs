@@ -27,7 +27,7 @@ pub struct Trace {
 /// `trace` is null or was written by `close` or `call` and is not freed; `info` is null or points to as many bytes as
 /// its `size` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn scalpel_trace_info(trace: *const Trace, info: *mut Info) -> i32 {
+pub unsafe extern "C" fn scalpel_trace_get_info(trace: *const Trace, info: *mut Info) -> i32 {
     guarded(|| {
         // SAFETY: the caller's promise.
         let this = unsafe { trace.as_ref() }.ok_or(SCALPEL_SCOPE_INVALID)?;
