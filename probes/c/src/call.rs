@@ -167,7 +167,10 @@ pub unsafe extern "C" fn scalpel_scope_function(
 /// # Safety
 /// As for `open`; `totals` is null or points to as many bytes as its `size` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn scalpel_scope_get_totals(request: *const Request, totals: *mut Totals) -> i32 {
+pub unsafe extern "C" fn scalpel_scope_get_totals(
+    request: *const Request,
+    totals: *mut Totals,
+) -> i32 {
     let pause = Pause::begin();
     let code = guarded(|| {
         // SAFETY: the caller's promise.
