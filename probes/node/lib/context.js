@@ -43,11 +43,23 @@ function install(probe) {
     return compileFunction.call(this, text, params, used);
   });
 
+  /** The context that Node.js would make now, equipped. */
+  const made = (object = {}, options = {}) => {
+    const { contextName: name, contextOrigin: origin, contextCodeGeneration: codeGeneration, microtaskMode } = options;
+    return vm.createContext(object, { name, origin, codeGeneration, microtaskMode });
+  };
+
+  const { runInNewContext: runScript } = Script.prototype;
+  Script.prototype.runInNewContext = named('runInNewContext', runScript, function (object, options) {
+    return runScript.call(this, made(object, options), options);
+  });
+
   for (const [name, run] of Object.entries({ runInContext, runInNewContext, runInThisContext })) {
     const at = name === 'runInThisContext' ? 1 : 2;
     vm[name] = named(name, run, function (code, ...args) {
       const [text, used] = rewritten(probe, KIND.script, code, args[at - 1]);
       if (used !== args[at - 1]) args[at - 1] = used;
+      if (run === runInNewContext && text !== code) args[0] = made(args[0], typeof used === 'string' ? {} : used);
       return run.call(this, text, ...args);
     });
   }

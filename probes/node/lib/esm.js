@@ -21,10 +21,12 @@ function install(probe) {
     probe.useModules = () => {
       if (used) return;
       used = true;
+      probe.addon.modules(true);
       const { pathToFileURL } = require('url');
       Module.register(pathToFileURL(require.resolve('./hooks.mjs')));
     };
-    if (startsWithModule()) probe.useModules();
+    // A worker is not told its file yet: it does as the rest of the process.
+    if (startsWithModule() || probe.addon.modules(false)) probe.useModules();
   }
 }
 
@@ -43,7 +45,11 @@ function startsWithModule() {
   if (flags.some((flag) => /^--(import|experimental-loader|loader|input-type=module|experimental-default-type=module)/.test(flag))) {
     return true;
   }
-  const main = process.argv[1];
+  return isModule(process.argv[1]);
+}
+
+/** Whether a file that is run is a module, by its name and its package. */
+function isModule(main) {
   if (typeof main !== 'string') return false;
   if (main.endsWith('.mjs')) return true;
   if (main.endsWith('.cjs')) return false;
@@ -71,4 +77,4 @@ function inModulePackage(file) {
   }
 }
 
-module.exports = { install, loaded };
+module.exports = { install, isModule, loaded };

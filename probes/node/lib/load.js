@@ -13,6 +13,8 @@ function install(probe) {
   /** The text to run in place of `text`, and what else is known of it; never throws. */
   probe.load = (text, file, kind, { typescript = false, alias = false, lines = 0, columns = 0 } = {}) => {
     if (typeof text !== 'string' || typeof file !== 'string' || file === '') return {};
+    // A thread of hooks loads these files again.
+    if (file.startsWith(__dirname)) return {};
     const loaded = addon.load(text, file, kind, typescript, alias, lines, columns) ?? {};
     if (loaded.imports) probe.useModules?.();
     return loaded;

@@ -2,16 +2,22 @@
 // Workers: one with an environment of its own would start without the preload.
 
 const threads = require('worker_threads');
+const { isModule } = require('./esm.js');
 
-function install({ preload }) {
+function install({ addon, preload }) {
   const { Worker } = threads;
   threads.Worker = new Proxy(Worker, {
     construct(target, [file, options, ...rest], made) {
+      if (isModule(path(file))) addon.modules(true);
       const args = [file, equipped(options, preload), ...rest];
       return Reflect.construct(target, args, made === threads.Worker ? target : made);
     },
   });
   require('module').syncBuiltinESMExports();
+}
+
+function path(file) {
+  return file instanceof URL && file.protocol === 'file:' ? require('url').fileURLToPath(file) : file;
 }
 
 function equipped(options, preload) {

@@ -45,6 +45,42 @@ pub struct Wanted {
     exclude: Option<GlobSet>,
 }
 
+impl Seen {
+    fn counts(&self) -> [(u8, u64, &'static str); 5] {
+        use scalpel::note_kind::{BLIND_SPOT, EXCLUDED, REFUSAL};
+        [
+            (EXCLUDED, self.excluded, "files left out by a filter"),
+            (
+                REFUSAL,
+                self.refused,
+                "texts that were run as they are: they could not be read, or not be rewritten",
+            ),
+            (
+                BLIND_SPOT,
+                self.functions_left,
+                "functions that only count mode sees: they hold `with`, or declare a name twice",
+            ),
+            (BLIND_SPOT, self.without_id, "functions that got no id"),
+            (
+                BLIND_SPOT,
+                self.evals,
+                "places that make functions of text (eval, Function), which are not seen",
+            ),
+        ]
+    }
+
+    /// Leaves a note for each count that has grown since `before`: each time while it is small, then each time that it has
+    /// doubled, so that what a killed process leaves is of the right size.
+    fn tell(&self, before: &Self, segment: &Segment) {
+        for ((kind, now, text), (_, then, _)) in self.counts().into_iter().zip(before.counts()) {
+            let doubled = now.checked_ilog2() != then.checked_ilog2();
+            if now != then && (now < 8 || doubled) {
+                segment.note(kind, Language::Node, now, text);
+            }
+        }
+    }
+}
+
 impl Wanted {
     /// `include` and `exclude` are globs over paths, separated by commas; one that cannot be read is answered.
     pub fn new(
@@ -114,13 +150,16 @@ fn texts() -> MutexGuard<'static, Texts> {
     TEXTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was seen so far.
-pub fn seen() -> Seen {
-    texts().seen
-}
-
 /// Takes a text in: names its functions, and rewrites it.
 pub fn load(segment: &Segment, wanted: &Wanted, loaded: &Loaded<'_>) -> Answer {
+    let before = texts().seen;
+    let answer = take_in(segment, wanted, loaded);
+    let now = texts().seen;
+    now.tell(&before, segment);
+    answer
+}
+
+fn take_in(segment: &Segment, wanted: &Wanted, loaded: &Loaded<'_>) -> Answer {
     if !wanted.wants(loaded.file) {
         texts().seen.excluded += 1;
         return Answer::default();

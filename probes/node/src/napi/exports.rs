@@ -1,6 +1,7 @@
 //! What the preload calls: connect, load a text, find a column, leave a note.
 use std::ffi::c_void;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use napi_sys as sys;
 use napi_sys::{napi_callback_info, napi_env, napi_value};
@@ -22,8 +23,8 @@ pub(super) const ALL: &[Export] = &[
     (c"touched", touched),
     (c"note", note),
     (c"counted", counted),
-    (c"close", close),
     (c"deepen", deepen),
+    (c"modules", modules),
 ];
 
 /// What this process records; the first isolate decides.
@@ -196,6 +197,18 @@ unsafe extern "C" fn offset(env: napi_env, info: napi_callback_info) -> napi_val
     value::from_number(env, i64::from(found))
 }
 
+/// Whether any isolate of this process runs ECMAScript modules.
+static MODULES: AtomicBool = AtomicBool::new(false);
+
+/// `modules(used)`: whether any isolate runs ECMAScript modules; with `true` one does.
+unsafe extern "C" fn modules(env: napi_env, info: napi_callback_info) -> napi_value {
+    let ([used], _) = value::arguments(env, info);
+    if value::truth(env, used) {
+        MODULES.store(true, Ordering::Relaxed);
+    }
+    value::from_truth(env, MODULES.load(Ordering::Relaxed))
+}
+
 /// `deepen()`: gives the main thread's recursion the room that inserted code takes; whether it could.
 unsafe extern "C" fn deepen(env: napi_env, _: napi_callback_info) -> napi_value {
     let deepened = WANTED.get().is_some_and(|wanted| match wanted.mode {
@@ -236,48 +249,4 @@ unsafe extern "C" fn counted(env: napi_env, info: napi_callback_info) -> napi_va
         segment.count(id, value::number(env, calls).unsigned_abs());
     }
     value::from_truth(env, id != 0)
-}
-
-/// `close()`: tells what was seen of the texts, at the end of the process.
-unsafe extern "C" fn close(env: napi_env, _: napi_callback_info) -> napi_value {
-    let _ = env;
-    if let Some(segment) = scalpel::attached() {
-        for (kind, count, text) in closing(texts::seen()) {
-            if count > 0 {
-                segment.note(kind, Language::Node, count, text);
-            }
-        }
-    }
-    value::nothing()
-}
-
-fn closing(seen: texts::Seen) -> [(u8, u64, &'static str); 5] {
-    use scalpel::note_kind::{BLIND_SPOT, EXCLUDED, REFUSAL};
-    [
-        (
-            EXCLUDED,
-            seen.excluded,
-            "files left out by --node-include or --node-exclude",
-        ),
-        (
-            REFUSAL,
-            seen.refused,
-            "texts that were run as they are: they could not be read, or would not have parsed when rewritten",
-        ),
-        (
-            BLIND_SPOT,
-            seen.functions_left,
-            "functions that are only seen in count mode: with `with`, or declaring one name twice",
-        ),
-        (
-            BLIND_SPOT,
-            seen.without_id,
-            "functions that got no id: all were given out",
-        ),
-        (
-            BLIND_SPOT,
-            seen.evals,
-            "places that make functions of text (eval, Function): those functions are not seen",
-        ),
-    ]
 }

@@ -7,6 +7,9 @@ use oxc_ast::ast::{
 /// Longest name taken from the text of an expression, in bytes.
 const LONGEST: usize = 60;
 
+/// What stands for a name where there is none.
+const ANONYMOUS: &str = "(anonymous)";
+
 /// A name, and whether the source gives the function none.
 pub(super) struct Name {
     pub(super) text: String,
@@ -57,13 +60,15 @@ impl Names {
         let text = own.map(str::to_owned).or(given);
         let anonymous = text.as_ref().is_none_or(|text| text.ends_with(')'));
         Name {
-            text: text.unwrap_or_else(|| "(anonymous)".to_owned()),
+            text: text.unwrap_or_else(|| ANONYMOUS.to_owned()),
             anonymous,
         }
     }
 
+    /// Behind the names around it; functions without a name that wrap a whole text (UMD, a bundler's) are not among them.
     pub(super) fn qualified(&self, name: &str) -> String {
         let around = self.around.iter().map(String::as_str);
+        let around = around.skip_while(|name| *name == ANONYMOUS);
         let parts: Vec<_> = around
             .chain([name])
             .filter(|part| !part.is_empty())

@@ -1,0 +1,1 @@
+exports.fromCommonJs = () => import('./module-dependency.mjs').then(() => 'late') && 'cjs';
