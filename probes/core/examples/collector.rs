@@ -65,7 +65,11 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
         .spawn()?;
     let (accepting, joined) = (Arc::clone(&server), Arc::clone(&segments));
     std::thread::spawn(move || {
-        while let Ok((pid, runtime, made)) = accepting.accept() {
+        loop {
+            // One that hung up, or nobody came for a while.
+            let Ok((pid, runtime, made)) = accepting.accept() else {
+                continue;
+            };
             println!("{}", serde_json::json!({"hello": runtime, "pid": pid}));
             if let Ok(mut joined) = joined.lock() {
                 joined.insert(pid, made);
@@ -79,6 +83,13 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
         }
         std::thread::sleep(Duration::from_millis(1));
     };
+    // A program that lives shorter than its handshake takes here is still told of.
+    for _ in 0..500 {
+        if segments.lock().map_or(0, |segments| segments.len()) >= server.made() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
     show(&segments, quiet);
     close(&segments);
     Ok(status

@@ -1,7 +1,7 @@
-"""Starts scalpel's probe at the start of an interpreter, then runs the program's own ``sitecustomize``.
+"""Starts scalpel's probe when an interpreter starts, then runs the program's own ``sitecustomize``.
 
-``record -- CMD`` puts this folder first on ``PYTHONPATH``. It must run on any Python, be silent, and
-leave no trace but the probe: not on ``sys.path``, not in ``sys.modules``.
+``record -- CMD`` puts this folder first on ``PYTHONPATH``. It must run on any Python, be silent,
+and leave no trace but the probe: not on ``sys.path``, not in ``sys.modules``.
 """
 
 import sys

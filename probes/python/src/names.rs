@@ -55,7 +55,8 @@ impl Described {
         unsafe { hash_tables(code, &mut hasher) };
         Self {
             first_line,
-            last_line: last_line(first_line, table),
+            // SAFETY: as above.
+            last_line: last_line(first_line, table).max(unsafe { last_line_below(code, 0) }),
             code_flags,
             body_hash: scalpel::hash(body),
             identity: hasher.finish(),
@@ -109,6 +110,42 @@ const fn line_table() -> &'static std::ffi::CStr {
     } else {
         c"co_lnotab"
     }
+}
+
+/// From 3.11 on a function's definition spans its lines in the table of what encloses it.
+///
+/// # Safety
+/// As for [`Described::read`].
+#[cfg(Py_3_11)]
+const unsafe fn last_line_below(_code: *mut ffi::PyObject, _depth: u32) -> u32 {
+    0
+}
+
+/// Below 3.11 the end of a body is the end of the last function in it.
+///
+/// # Safety
+/// As for [`Described::read`].
+#[cfg(not(Py_3_11))]
+unsafe fn last_line_below(code: *mut ffi::PyObject, depth: u32) -> u32 {
+    let mut last = 0;
+    // SAFETY: the caller's promise; the tuple keeps its items alive.
+    unsafe {
+        let Some(constants) = attribute(code, c"co_consts").filter(|_| depth < 64) else {
+            return 0;
+        };
+        for index in 0..ffi::PyTuple_Size(constants.as_ptr()).max(0) {
+            let inner = ffi::PyTuple_GetItem(constants.as_ptr(), index);
+            if !inner.is_null() && ffi::PyCode_Check(inner) != 0 {
+                let table = attribute(inner, line_table());
+                let first = number(inner, c"co_firstlineno");
+                last = last
+                    .max(last_line(first, bytes(table.as_ref())))
+                    .max(last_line_below(inner, depth + 1));
+            }
+        }
+        ffi::PyErr_Clear();
+    }
+    last
 }
 
 /// # Safety

@@ -6,6 +6,7 @@ mod calls;
 mod ingest;
 mod machine;
 mod numbers;
+mod python;
 mod rates;
 mod real;
 mod results;
@@ -52,6 +53,8 @@ enum Part {
     Ingest,
     /// Real programs at work.
     Real,
+    /// The Python probe beside profilers and coverage tools.
+    Python,
 }
 
 /// Measures, prints, and (unless told otherwise) writes the page and its data.
@@ -115,6 +118,7 @@ fn section(part: Part, quick: bool) -> Result<Section> {
         Part::Attach => attach::run(rounds(3)),
         Part::Ingest => ingest::run(rounds(5)),
         Part::Real => real::run(rounds(3)),
+        Part::Python => python::run(rounds(7)),
     }
 }
 

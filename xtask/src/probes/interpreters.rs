@@ -9,7 +9,8 @@ const NEWEST: u32 = 15;
 
 /// What an interpreter says of itself, in one line.
 const QUESTION: &str = "import sys; print(sys.implementation.name, sys.version_info[0], \
-    sys.version_info[1], 't' in getattr(sys, 'abiflags', ''), sys.executable)";
+    sys.version_info[1], 't' in getattr(sys, 'abiflags', ''), '%d.%d.%d' % sys.version_info[:3], \
+    sys.executable)";
 
 /// One interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,12 +19,23 @@ pub(crate) struct Interpreter {
     pub(crate) program: PathBuf,
     /// Minor version, of 3.
     pub(crate) minor: u32,
+    /// `3.12.1`.
+    pub(crate) version: String,
 }
 
 impl Interpreter {
     /// `cp312`: its folder among the probes.
     pub(crate) fn tag(&self) -> String {
         format!("cp3{}", self.minor)
+    }
+
+    /// Whether it can make environments with pip in them.
+    pub(crate) fn has_pip(&self) -> bool {
+        Command::new(&self.program)
+            .args(["-I", "-c", "import venv, ensurepip"])
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
     }
 }
 
@@ -82,14 +94,16 @@ fn ask(program: &Path) -> Option<Interpreter> {
 
 /// An interpreter by its answer; `None` = the probe is not made for it.
 fn answer(line: &str) -> Option<Interpreter> {
-    let mut words = line.trim().splitn(5, ' ');
+    let mut words = line.trim().splitn(6, ' ');
     let (name, major, minor) = (words.next()?, words.next()?, words.next()?);
     let minor: u32 = minor.parse().ok()?;
     let free_threaded = words.next()? != "False";
+    let version = words.next()?.to_owned();
     let fits = name == "cpython" && major == "3" && !free_threaded;
     (fits && (OLDEST..=NEWEST).contains(&minor)).then_some(Interpreter {
         program: PathBuf::from(words.next()?),
         minor,
+        version,
     })
 }
 
@@ -99,13 +113,16 @@ mod tests {
 
     #[test]
     fn only_interpreters_that_the_probe_is_made_for_count() {
-        let found = answer("cpython 3 12 False /opt/my python/bin/python3\n").unwrap();
-        assert_eq!(found.tag(), "cp312");
+        let found = answer("cpython 3 12 False 3.12.1 /opt/my python/bin/python3\n").unwrap();
+        assert_eq!(
+            (found.tag().as_str(), found.version.as_str()),
+            ("cp312", "3.12.1")
+        );
         assert_eq!(found.program, Path::new("/opt/my python/bin/python3"));
         for refused in [
-            "cpython 3 7 False /p",
-            "cpython 3 14 True /p",
-            "pypy 3 11 False /p",
+            "cpython 3 7 False 3.7.9 /p",
+            "cpython 3 14 True 3.14.0 /p",
+            "pypy 3 11 False 3.11.9 /p",
             "pyenv: python3.12: command not found",
             "",
         ] {

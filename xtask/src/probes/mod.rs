@@ -1,5 +1,6 @@
 //! `cargo xtask build-probes`: the in-process probes of the languages, for every runtime that this machine has. They come
 //! to lie in `target/probes`, where a `scalpel-ebpf` of `target/release` looks for them.
+pub(crate) mod environment;
 pub(crate) mod interpreters;
 pub(crate) mod python;
 

@@ -116,16 +116,31 @@ pub(crate) fn tool(name: &str, yes: bool) -> Result<PathBuf> {
     Ok(program)
 }
 
+/// The stand-in for the collector, which tests and benches of the probe run under.
+pub(crate) fn collector() -> Result<PathBuf> {
+    cmd::run(cmd::cargo().args([
+        "build",
+        "--quiet",
+        "--release",
+        "--locked",
+        "--package",
+        "scalpel-probe",
+        "--features",
+        "harness",
+        "--example",
+        "collector",
+    ]))?;
+    let program = cmd::target().join("release/examples/collector");
+    program
+        .canonicalize()
+        .with_context(|| format!("{} was not built", program.display()))
+}
+
 /// The newest interpreter that can make an environment.
 fn maker(yes: bool) -> Result<PathBuf> {
-    let can = |interpreter: &Interpreter| {
-        let mut command = cmd::command(&interpreter.program);
-        command.args(["-I", "-c", "import venv, ensurepip"]);
-        command.output().is_ok_and(|output| output.status.success())
-    };
     let find = || {
         let mut all = interpreters::found().into_iter().rev();
-        all.find(|interpreter| can(interpreter))
+        all.find(Interpreter::has_pip)
     };
     if find().is_none() {
         apt::ensure(&["python3-venv"], "building wheels", yes)?;

@@ -3,6 +3,7 @@ mod counts;
 mod docs;
 mod leftovers;
 mod projects;
+mod python;
 mod steps;
 
 use std::process::ExitCode;
@@ -38,6 +39,8 @@ enum Step {
     Unit,
     /// rustdoc, and README against `--help`.
     Docs,
+    /// The Python probe, under every interpreter that is found.
+    Python,
     /// Programs with known truth, by themselves (compilers).
     Fixtures,
     /// Programs with known truth, recorded (root and BPF).

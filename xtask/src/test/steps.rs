@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 
 use super::counts::Counts;
-use super::{Step, docs, projects};
+use super::{Step, docs, projects, python};
 use crate::{apt, cmd, tidy};
 
 /// Everything but the BPF programs, which no host can link.
@@ -26,6 +26,7 @@ pub(super) fn run(step: Step, yes: bool) -> Result<Counts> {
         Step::Clippy => clippy(),
         Step::Unit => unit(yes),
         Step::Docs => docs::run(),
+        Step::Python => python::run(yes),
         Step::Fixtures => fixtures(yes),
         Step::Kernel => kernel(),
         Step::Real => real(yes),
@@ -35,7 +36,7 @@ pub(super) fn run(step: Step, yes: bool) -> Result<Counts> {
 }
 
 /// A command that is one check.
-fn check(command: &mut Command) -> Result<Counts> {
+pub(super) fn check(command: &mut Command) -> Result<Counts> {
     cmd::run(command).map(|()| Counts::passed())
 }
 
@@ -79,7 +80,7 @@ fn unit(yes: bool) -> Result<Counts> {
 }
 
 /// Runs a test command and adds up the closing lines of its runners.
-fn tests(command: &mut Command) -> Result<Counts> {
+pub(super) fn tests(command: &mut Command) -> Result<Counts> {
     let mut counts = Counts::default();
     let succeeded = cmd::watch(command, |line| {
         counts += Counts::of_line(line).unwrap_or_default();

@@ -44,6 +44,11 @@ impl Server {
         &self.path
     }
 
+    /// How many segments it has made: one a process that said HELLO.
+    pub fn made(&self) -> usize {
+        self.segments.lock().map_or(0, |segments| segments.len())
+    }
+
     /// Answers one HELLO: the pid that said it, its runtime, and the segment it got. Fails when none comes within 20 s.
     pub fn accept(&self) -> std::io::Result<(u32, String, std::sync::Arc<Made>)> {
         let mut watched = [PollFd::new(&self.listener, PollFlags::IN)];

@@ -21,7 +21,9 @@ def refusal():
 def start(native):
     """Take the hook in this thread and in those that ``threading`` starts from now on."""
     if not native.watch_profile():
-        native.note(NOTE_NOTE, 0, "an audit hook forbids to watch for others taking the profile hook")
+        native.note(
+            NOTE_NOTE, 0, "an audit hook forbids to watch for others taking the profile hook"
+        )
     _follow_threads(native)
     native.set_profile()
 

@@ -1,0 +1,191 @@
+//! The Python probe beside profilers and coverage tools, on code that does nothing but call, and on a real program.
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use super::results::Section;
+use crate::cmd;
+use crate::probes::environment::{self, Environment};
+use crate::probes::{self, python};
+
+/// Calls of one round of [`CALLS`].
+const CALLS_MADE: f64 = 350_000.0;
+
+/// Prints how many seconds the calls took, without the start of the interpreter.
+const CALLS: &str = "
+import time
+def leaf(n): return n
+def middle(n): return leaf(n) + leaf(n + 1)
+def work():
+    for n in range(50000): middle(n); middle(n); leaf(n)
+begin = time.perf_counter()
+work()
+print('took', time.perf_counter() - begin)
+";
+
+/// How a program runs.
+struct Way {
+    name: &'static str,
+    /// Arguments of the interpreter before the program's.
+    tool: &'static [&'static str],
+    variable: Option<(&'static str, &'static str)>,
+    ours: Option<&'static str>,
+}
+
+const fn peer(name: &'static str, tool: &'static [&'static str]) -> Way {
+    Way {
+        name,
+        tool,
+        variable: None,
+        ours: None,
+    }
+}
+
+const WAYS: [Way; 7] = [
+    peer("plain", &[]),
+    Way {
+        ours: Some("call"),
+        ..peer("scalpel, each call, drained", &[])
+    },
+    Way {
+        ours: Some("count"),
+        ..peer("scalpel, ran or not", &[])
+    },
+    peer("cProfile", &["-m", "cProfile", "-o", "profile"]),
+    peer(
+        "viztracer",
+        &[
+            "-m",
+            "viztracer",
+            "--quiet",
+            "-o",
+            "trace.json",
+            "--tracer_entries",
+            "3000000",
+            "--",
+        ],
+    ),
+    Way {
+        variable: Some(("COVERAGE_CORE", "ctrace")),
+        ..peer("coverage.py, ctrace", &["-m", "coverage", "run"])
+    },
+    Way {
+        variable: Some(("COVERAGE_CORE", "sysmon")),
+        ..peer("coverage.py, sysmon", &["-m", "coverage", "run"])
+    },
+];
+
+/// Each way in turn, `rounds` times.
+pub(super) fn run(rounds: usize) -> Result<Section> {
+    let Some(real) = environment::ensure()? else {
+        bail!("no Python of 3.12 or newer with pip is here");
+    };
+    python::build(true)?;
+    let collector = python::collector()?;
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("calls.py"), CALLS)?;
+    let mut section = Section {
+        title: "Python",
+        about: ABOUT.into(),
+        unit: "ms",
+        ..Section::default()
+    };
+    for round in 1..=rounds {
+        cmd::say(format_args!("python: round {round} of {rounds}"));
+        for way in &WAYS {
+            let run = |arguments: &[&str]| launch(&real, &collector, way, folder.path(), arguments);
+            let took = seconds_told(&run(&["calls.py"])?.1).context(way.name)?;
+            section.add(&format!("350,000 calls: {}", way.name), took * 1e3);
+            let (took, _) = run(&["-m", "httpie", "--offline", "GET", "localhost/a", "b==c"])?;
+            section.add(
+                &format!("HTTPie, offline, whole run: {}", way.name),
+                took * 1e3,
+            );
+            if way.tool.is_empty() {
+                let (took, _) = run(&["-c", "pass"])?;
+                section.add(
+                    &format!("start of the interpreter: {}", way.name),
+                    took * 1e3,
+                );
+            }
+        }
+    }
+    finish(&mut section);
+    Ok(section)
+}
+
+const ABOUT: &str = "The same program plain, with the probe (raw TSC, a stand-in for the collector drains the lanes), and \
+with each peer, in turn. *Calls* is the time inside the program; the other rows are whole runs, the stand-in's own start \
+and end included.";
+
+/// Ratios against plain, and what one event costs.
+fn finish(section: &mut Section) {
+    for what in [
+        "350,000 calls",
+        "HTTPie, offline, whole run",
+        "start of the interpreter",
+    ] {
+        let plain = format!("{what}: plain");
+        for row in &mut section.rows {
+            if row.name.starts_with(what) && row.name != plain {
+                row.base = Some(plain.clone());
+            }
+        }
+    }
+    let median = |name: &str| {
+        let row = section.rows.iter().find(|row| row.name == name)?;
+        row.series.spread().map(|spread| spread.median)
+    };
+    if let (Some(ours), Some(plain)) = (
+        median("350,000 calls: scalpel, each call, drained"),
+        median("350,000 calls: plain"),
+    ) {
+        let event = (ours - plain) * 1e6 / (2.0 * CALLS_MADE);
+        section.remarks.push(format!(
+            "One event costs {event:.0} ns: the difference of the medians, by 700,000 events."
+        ));
+    }
+}
+
+/// Runs one way: seconds of the whole run, and what the program printed.
+fn launch(
+    real: &Environment,
+    collector: &Path,
+    way: &Way,
+    folder: &Path,
+    arguments: &[&str],
+) -> Result<(f64, String)> {
+    let mut command = match way.ours {
+        Some(mode) => under_collector(collector, mode),
+        None => Command::new(&real.python),
+    };
+    if way.ours.is_some() {
+        command
+            .arg(&real.python)
+            .env("PYTHONPATH", probes::home().join("python/inject"));
+    }
+    command.args(way.tool).args(arguments).current_dir(folder);
+    command.envs(way.variable).stdin(Stdio::null());
+    let start = Instant::now();
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let took = start.elapsed().as_secs_f64();
+    if !output.status.success() {
+        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok((took, String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+fn under_collector(collector: &Path, mode: &str) -> Command {
+    let mut command = Command::new(collector);
+    command.args([
+        "--quiet", "--tsc", "--slots", "1048576", "--lanes", "8", "--mode", mode, "--",
+    ]);
+    command
+}
+
+fn seconds_told(out: &str) -> Result<f64> {
+    let told = out.lines().find_map(|line| line.strip_prefix("took "));
+    Ok(told.with_context(|| out.to_owned())?.trim().parse()?)
+}

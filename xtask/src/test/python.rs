@@ -1,0 +1,73 @@
+//! The Python probe: its sources, and its tests under every interpreter that is found.
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use super::counts::Counts;
+use super::steps::{check, tests};
+use crate::cmd;
+use crate::probes::interpreters::Interpreter;
+use crate::probes::{self, environment, python};
+
+const HOME: &str = "probes/python";
+
+/// Builds the probe and runs all of its tests.
+pub(super) fn run(yes: bool) -> Result<Counts> {
+    let mut counts = sources(yes)?;
+    let interpreters = python::build(yes)?;
+    let (Some(oldest), Some(newest)) = (interpreters.first(), interpreters.last()) else {
+        bail!("no Python interpreter was found");
+    };
+    for interpreter in [oldest, newest] {
+        counts +=
+            check(cargo("clippy", interpreter).args(["--all-targets", "--", "-D", "warnings"]))?;
+        counts += tests(&mut cargo("test", interpreter))?;
+    }
+    let collector = python::collector()?;
+    let real = environment::ensure()?;
+    for interpreter in &interpreters {
+        cmd::print(&format!("--- {}", interpreter.program.display()));
+        let mut command = under(interpreter, newest, &collector);
+        if let Some(real) = real
+            .as_ref()
+            .filter(|real| real.interpreter == *interpreter)
+        {
+            command
+                .env("SCALPEL_TEST_REAL", &real.python)
+                .env("SCALPEL_TEST_REQUESTS", &real.requests);
+        }
+        counts += tests(&mut command)?;
+    }
+    Ok(counts)
+}
+
+/// PEP 8, by ruff.
+fn sources(yes: bool) -> Result<Counts> {
+    let ruff = python::tool("ruff", yes)?;
+    let mut counts = check(cmd::command(&ruff).args(["check", "--quiet", HOME]))?;
+    counts += check(cmd::command(&ruff).args(["format", "--quiet", "--check", HOME]))?;
+    Ok(counts)
+}
+
+fn cargo(what: &str, interpreter: &Interpreter) -> Command {
+    let mut command = cmd::cargo();
+    command
+        .args([what, "--quiet", "--locked", "--manifest-path"])
+        .arg(Path::new(HOME).join("Cargo.toml"))
+        .env("CARGO_TARGET_DIR", cmd::target().join("python"))
+        .env("PYO3_PYTHON", &interpreter.program);
+    command
+}
+
+fn under(interpreter: &Interpreter, runner: &Interpreter, collector: &Path) -> Command {
+    let mut command = cmd::command(&runner.program);
+    command
+        .arg(Path::new(HOME).join("tests"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("SCALPEL_PROBES", probes::home())
+        .env("SCALPEL_TEST_COLLECTOR", collector)
+        .env("SCALPEL_TEST_PYTHON", &interpreter.program)
+        .env("SCALPEL_TEST_VERSION", &interpreter.version);
+    command
+}
