@@ -92,6 +92,12 @@ impl Open {
     }
 
     #[inline]
+    fn frame_at(&self, index: usize) -> u64 {
+        // SAFETY: as in `read`.
+        unsafe { (*self.slot(index)).frame }
+    }
+
+    #[inline]
     fn write(&self, index: usize, activation: Activation) {
         // SAFETY: as in `read`; the interpreter lock keeps others away.
         unsafe { self.slot(index).write(activation) }
@@ -107,10 +113,11 @@ impl Open {
         unsafe { self.len.write(len) }
     }
 
+    #[inline]
     fn index_of(&self, frame: u64) -> Result<usize, usize> {
         let mut index = self.home(frame);
         loop {
-            match self.read(index).frame {
+            match self.frame_at(index) {
                 found if found == frame => return Ok(index & self.mask),
                 0 => return Err(index & self.mask),
                 _ => index += 1,
@@ -132,45 +139,63 @@ impl Open {
         Some(unsafe { &mut *self.slot(index) })
     }
 
-    /// Where an activation of this frame goes, with the one that is there already; `None` = no memory. Good until the
-    /// table is changed.
+    /// Where an activation of this frame goes, `Ok` = over the one that is there already; `None` = no memory. Good until
+    /// the table is changed.
     #[inline]
-    pub(crate) fn reserve(&mut self, frame: u64) -> Option<(usize, Option<Activation>)> {
+    pub(crate) fn reserve(&mut self, frame: u64) -> Option<Result<usize, usize>> {
         if self.len() as usize >= self.mask / 4 * 3 && !self.grow() {
             return None;
         }
-        Some(match self.index_of(frame) {
-            Ok(index) => (index, Some(self.read(index))),
-            Err(index) => (index, None),
-        })
+        Some(self.index_of(frame))
     }
 
     /// Puts an activation where [`Open::reserve`] said.
     #[inline]
-    pub(crate) fn fill(&mut self, index: usize, activation: Activation) {
-        if self.read(index).frame == 0 {
+    pub(crate) fn fill(&mut self, at: Result<usize, usize>, activation: Activation) {
+        if at.is_err() {
             self.set_len(self.len() + 1);
         }
+        let (Ok(index) | Err(index)) = at;
         self.write(index, activation);
     }
 
     /// Removes and returns the activation in this frame.
     #[inline]
     pub(crate) fn take(&mut self, frame: u64) -> Option<Activation> {
-        let mut hole = self.index_of(frame).ok()?;
-        let taken = self.read(hole);
+        self.take_if(frame, |_| true)
+    }
+
+    /// Removes and returns the activation in this frame, if it is the one that is meant.
+    #[inline]
+    pub(crate) fn take_if(
+        &mut self,
+        frame: u64,
+        meant: impl FnOnce(&Activation) -> bool,
+    ) -> Option<Activation> {
+        let index = self.index_of(frame).ok()?;
+        let taken = self.read(index);
+        if !meant(&taken) {
+            return None;
+        }
         self.set_len(self.len().saturating_sub(1));
+        self.close_hole(index);
+        Some(taken)
+    }
+
+    /// Moves up what stands behind a hole and would not be found past it.
+    #[inline]
+    fn close_hole(&mut self, mut hole: usize) {
         let mut next = hole;
         loop {
             next = (next + 1) & self.mask;
-            let moved = self.read(next);
-            if moved.frame == 0 {
+            let frame = self.frame_at(next);
+            if frame == 0 {
                 self.write(hole, Activation::default());
-                return Some(taken);
+                return;
             }
-            let from_home = next.wrapping_sub(self.home(moved.frame)) & self.mask;
+            let from_home = next.wrapping_sub(self.home(frame)) & self.mask;
             if from_home >= next.wrapping_sub(hole) & self.mask {
-                self.write(hole, moved);
+                self.write(hole, self.read(next));
                 hole = next;
             }
         }
@@ -184,7 +209,7 @@ impl Open {
         for index in 0..=self.mask {
             let activation = self.read(index);
             if activation.frame != 0
-                && let Err(free) = larger.index_of(activation.frame)
+                && let free @ Err(_) = larger.index_of(activation.frame)
             {
                 larger.fill(free, activation);
             }
@@ -227,8 +252,8 @@ mod tests {
         for step in 1..200_000_u64 {
             let frame = 0x7f00_0000_0000 + next(&mut state) % 3_000 * 8;
             if next(&mut state).is_multiple_of(2) {
-                let (index, _) = open.reserve(frame).unwrap();
-                open.fill(index, activation(frame, step));
+                let at = open.reserve(frame).unwrap();
+                open.fill(at, activation(frame, step));
                 truth.insert(frame, step);
             } else {
                 let taken = open.take(frame).map(|activation| activation.token);

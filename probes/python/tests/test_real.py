@@ -52,6 +52,8 @@ def hook(frame, event, argument):
         code = frame.f_code
         if code.co_flags & SUSPENDS and code.co_code[frame.f_lasti + 1] & 3:
             return
+        if frame.f_globals.get("__name__", "").startswith("namedtuple_"):
+            return  # made by the standard library, which is left out
         key = (code.co_filename, code.co_qualname, code.co_firstlineno)
         counts[key] = counts.get(key, 0) + 1
 threading.setprofile(hook)
@@ -85,17 +87,11 @@ class Real(ProbeTest):
         self.assertEqual(recording.code, 0, recording.err)
         with open(counts, encoding="utf-8") as file:
             oracle = {tuple(key): count for *key, count in json.load(file)}
-        place = {
-            (process["pid"], function["func"]): (
-                function["file"],
-                function["name"],
-                function["line"],
-            )
-            for process in recording.processes
-            for function in process["functions"]
-        }
+        # HTTPie forks a child that looks for updates: the counter is not there.
+        pid = recording.hellos[0]["pid"]
+        recording.events = [event for event in recording.events if event["pid"] == pid]
         seen = Counter(
-            place[event["pid"], event["func"]]
+            (event["file"], event["name"], event["line"])
             for event in recording.events
             if event["kind"] == "Enter"
         )
