@@ -1,5 +1,6 @@
 //! A program or library on disk: its code by file offset, with the names and source lines of its addresses. It knows
 //! nothing of where a process mapped it.
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -40,7 +41,8 @@ pub(crate) struct ElfFile {
     build_id: Option<Vec<u8>>,
     segments: Vec<Segment>,
     symbols: Vec<Named>,
-    lines: Option<Lines>,
+    /// Read when the first line is asked for.
+    lines: OnceCell<Option<Lines>>,
 }
 
 impl std::fmt::Debug for ElfFile {
@@ -61,7 +63,11 @@ impl ElfFile {
         Self::of(path, bytes).map_err(|why| format!("{}: {why}", path.display()))
     }
 
-    fn of(path: &Path, bytes: Vec<u8>) -> Result<Self, String> {
+    /// The same of bytes that were read already.
+    ///
+    /// # Errors
+    /// They are no ELF file.
+    pub(crate) fn of(path: &Path, bytes: Vec<u8>) -> Result<Self, String> {
         let file = object::File::parse(bytes.as_slice()).map_err(|error| error.to_string())?;
         let segments = file
             .segments()
@@ -77,13 +83,12 @@ impl ElfFile {
             .collect();
         let build_id = file.build_id().ok().flatten().map(<[u8]>::to_vec);
         let symbols = symbols(&file);
-        let lines = lines(&file);
         Ok(Self {
             path: path.to_owned(),
             build_id,
             segments,
             symbols,
-            lines,
+            lines: OnceCell::new(),
             bytes,
         })
     }
@@ -123,6 +128,15 @@ impl ElfFile {
     /// The name and the source line of an address that the file itself gives.
     #[must_use]
     pub(crate) fn symbol(&self, address: u64) -> Option<Symbol> {
+        self.named(address).map(|symbol| Symbol {
+            line: self.line(address),
+            ..symbol
+        })
+    }
+
+    /// The name alone: line tables are not read for it.
+    #[must_use]
+    pub(crate) fn named(&self, address: u64) -> Option<Symbol> {
         let behind = self
             .symbols
             .partition_point(|named| named.address <= address);
@@ -132,13 +146,18 @@ impl ElfFile {
             name: demangle(&named.name).into_owned(),
             offset,
             size: named.size,
-            line: self.line(address),
+            line: None,
         })
     }
 
     /// `file:line` of an address.
-    fn line(&self, address: u64) -> Option<String> {
-        let location = self.lines.as_ref()?.find_location(address).ok()??;
+    #[must_use]
+    pub(crate) fn line(&self, address: u64) -> Option<String> {
+        let lines = self.lines.get_or_init(|| {
+            let file = object::File::parse(self.bytes.as_slice()).ok()?;
+            lines(&file)
+        });
+        let location = lines.as_ref()?.find_location(address).ok()??;
         Some(format!("{}:{}", location.file?, location.line?))
     }
 }

@@ -14,6 +14,9 @@ use crate::scope::MOST_TRAPS;
 const SITE_TRAPS: u64 = 10 * MOST_TRAPS;
 /// Time that one call site may be traced in all its passes.
 const SITE_TIME: Duration = Duration::from_secs(10);
+/// The same for all sites of a process.
+const PROCESS_TRAPS: u64 = 100 * MOST_TRAPS;
+const PROCESS_TIME: Duration = Duration::from_secs(60);
 /// Call sites with a slot of their own. Sources can be made while a program runs; from here on they share one slot.
 const MOST_SITES: usize = 10_000;
 /// How often the table is tried for. Whoever holds it longer is gone: this process was forked from the holder's.
@@ -46,6 +49,7 @@ pub struct Totals {
 
 type Key = (&'static str, u32, u32);
 static SITES: LazyLock<Mutex<HashMap<Key, &'static Slot>>> = LazyLock::new(Mutex::default);
+static PROCESS: LazyLock<Slot> = LazyLock::new(|| Slot::new("(this process)", 0, 0));
 static OTHERS: LazyLock<Slot> = LazyLock::new(|| Slot::new("(other call sites)", 0, 0));
 
 impl Site {
@@ -82,6 +86,12 @@ impl Site {
         Self(&OTHERS)
     }
 
+    /// All sites of this process together.
+    #[must_use]
+    pub fn process() -> Self {
+        Self(&PROCESS)
+    }
+
     /// What all passes took.
     #[must_use]
     pub fn totals(self) -> Totals {
@@ -95,24 +105,38 @@ impl Site {
     /// Counts a pass, and says why it may not record.
     pub(crate) fn pass(self) -> Result<(), String> {
         self.0.passes.fetch_add(1, Ordering::Relaxed);
-        let totals = self.totals();
-        if totals.traps >= SITE_TRAPS || totals.time >= SITE_TIME {
-            return Err(format!("budget spent: {self} took {} traps", totals.traps));
-        }
-        Ok(())
+        within(self, SITE_TRAPS, SITE_TIME)?;
+        within(Self(&PROCESS), PROCESS_TRAPS, PROCESS_TIME)
     }
 
     /// Adds what a pass took.
     pub(crate) fn charge(self, traps: u64, time: Duration) {
         let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.0.traps.fetch_add(traps, Ordering::Relaxed);
-        self.0.time_ns.fetch_add(time_ns, Ordering::Relaxed);
+        for slot in [self.0, &PROCESS] {
+            slot.traps.fetch_add(traps, Ordering::Relaxed);
+            slot.time_ns.fetch_add(time_ns, Ordering::Relaxed);
+        }
     }
+}
+
+fn within(site: Site, traps: u64, time: Duration) -> Result<(), String> {
+    let totals = site.totals();
+    if totals.traps >= traps || totals.time >= time {
+        return Err(format!(
+            "budget spent: {site} took {} traps in {:.1} s",
+            totals.traps,
+            totals.time.as_secs_f64()
+        ));
+    }
+    Ok(())
 }
 
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.0.file, self.0.line)?;
+        f.write_str(&self.0.file)?;
+        if self.0.line > 0 {
+            write!(f, ":{}", self.0.line)?;
+        }
         if self.0.column > 0 {
             write!(f, ":{}", self.0.column)?;
         }
@@ -182,5 +206,21 @@ mod tests {
         site.charge(0, SITE_TIME);
         assert!(site.pass().is_err());
         assert_eq!(site.totals().passes, 1);
+    }
+
+    #[test]
+    fn what_many_sites_took_together_is_the_budget_of_their_process() {
+        let before = Site::process().totals().traps;
+        for line in 1..=3 {
+            Site::at("many", line, 0).charge(5, Duration::ZERO);
+        }
+        let process = Site::process();
+        assert!(process.totals().traps >= before + 15);
+        let spent = within(process, before + 15, Duration::MAX).unwrap_err();
+        assert!(
+            spent.starts_with("budget spent: (this process) took"),
+            "{spent}"
+        );
+        assert_eq!(within(process, u64::MAX, Duration::MAX), Ok(()));
     }
 }

@@ -134,7 +134,7 @@ pub fn json(
 ) -> Result<String, serde_json::Error> {
     let mut writer = JsonWriter::new(Vec::new(), syntax);
     for code in &trace.code {
-        writer.code(code, symbols.resolve(code.addr).as_ref());
+        writer.code(code, symbols.tell(code.addr).as_ref());
     }
     for step in &trace.steps {
         writer.step(0, step);

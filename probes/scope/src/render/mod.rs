@@ -57,7 +57,8 @@ impl<'a> Head<'a> {
     }
 }
 
-/// All that ran: each distinct instruction once, with how often it ran, in the order of the first run.
+/// All that ran: each distinct instruction once, with how often it ran, in the order of the first run, under the names and
+/// source lines that it stands in.
 #[must_use]
 pub fn full(trace: &Trace, symbols: &mut dyn crate::symbol::Resolver, syntax: Syntax) -> String {
     Head::of(trace).text() + &listing(&lines(trace, symbols, syntax))

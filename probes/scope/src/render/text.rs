@@ -2,7 +2,7 @@
 use capstone::Capstone;
 use capstone::arch::x86::{ArchMode, ArchSyntax};
 use capstone::arch::{BuildsCapstone, BuildsCapstoneSyntax};
-use iced_x86::{Formatter, GasFormatter, IntelFormatter};
+use iced_x86::{Formatter, GasFormatter, IntelFormatter, Mnemonic};
 
 use crate::flow;
 use crate::sink::Sink;
@@ -106,7 +106,7 @@ impl Sink for Lines {
 pub fn lines(trace: &Trace, symbols: &mut dyn Resolver, syntax: Syntax) -> Vec<Line> {
     let mut lines = Lines::new(syntax);
     for code in &trace.code {
-        lines.code(code, symbols.resolve(code.addr).as_ref());
+        lines.code(code, symbols.tell(code.addr).as_ref());
     }
     for step in &trace.steps {
         lines.step(0, step);
@@ -136,8 +136,12 @@ fn text(capstone: Option<&Capstone>, code: &Code, syntax: Syntax) -> String {
         })
 }
 
-/// `None` where Capstone has no text, or takes another length for the instruction than iced.
+/// `None` where Capstone has no text, takes another length for the instruction than iced, or takes it for another one.
 fn by_capstone(capstone: Option<&Capstone>, code: &Code) -> Option<String> {
+    let known = flow::decode(code.addr, &code.bytes);
+    if known.is_some_and(|instruction| is_mistaken(instruction.mnemonic())) {
+        return None;
+    }
     let all = capstone?.disasm_count(&code.bytes, code.addr, 1).ok()?;
     let instruction = all
         .first()
@@ -145,6 +149,14 @@ fn by_capstone(capstone: Option<&Capstone>, code: &Code) -> Option<String> {
     let mnemonic = instruction.mnemonic().filter(|text| !text.is_empty())?;
     let operands = instruction.op_str().unwrap_or_default();
     Some(format!("{mnemonic} {operands}").trim_end().to_owned())
+}
+
+/// Capstone 5 ignores the prefix of these, and shows what they would be without it.
+fn is_mistaken(mnemonic: Mnemonic) -> bool {
+    matches!(
+        mnemonic,
+        Mnemonic::Clui | Mnemonic::Stui | Mnemonic::Testui | Mnemonic::Uiret
+    )
 }
 
 fn by_iced(code: &Code, syntax: Syntax) -> Option<String> {
@@ -155,4 +167,52 @@ fn by_iced(code: &Code, syntax: Syntax) -> Option<String> {
         Syntax::Att => GasFormatter::new().format(&instruction, &mut text),
     }
     Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: &[u8], intel: &str, att: &str) {
+        let code = Code {
+            addr: 0x1000,
+            bytes: bytes.to_vec(),
+        };
+        for (syntax, expect) in [(Syntax::Intel, intel), (Syntax::Att, att)] {
+            let text = text(disassembler(syntax).as_ref(), &code, syntax);
+            assert_eq!(text, expect, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn both_dialects_are_capstones() {
+        check(
+            &[0x48, 0x8b, 0x07],
+            "mov rax, qword ptr [rdi]",
+            "movq (%rdi), %rax",
+        );
+        check(&[0xeb, 0xfe], "jmp 0x1000", "jmp 0x1000");
+    }
+
+    #[test]
+    fn what_capstone_lacks_has_text_all_the_same() {
+        check(&[0x0f, 0x01, 0xe8], "serialize", "serialize");
+        check(
+            &[0xc4, 0xe2, 0x75, 0x50, 0xc2],
+            "vpdpbusd ymm0,ymm1,ymm2",
+            "vpdpbusd %ymm2,%ymm1,%ymm0",
+        );
+        check(&[0x0f, 0x01, 0xfd], "rdpru", "rdpru");
+    }
+
+    #[test]
+    fn what_capstone_takes_for_another_has_its_own_name() {
+        check(&[0xf3, 0x0f, 0x01, 0xee], "clui", "clui");
+        check(&[0x0f, 0x01, 0xee], "rdpkru", "rdpkru");
+    }
+
+    #[test]
+    fn what_is_no_instruction_is_shown_as_bytes() {
+        check(&[0x06], ".byte 0x06", ".byte 0x06");
+    }
 }

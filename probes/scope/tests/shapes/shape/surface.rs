@@ -249,4 +249,24 @@ pub(crate) fn renderings_say_what_ran() {
     assert!(tree.contains("getenv"), "{tree}");
     assert!(tree.lines().count() <= render::TREE_LINES);
     assert!(!capstone::Capstone::is_diet());
+    let own = scalpel_scope_shown as *const () as usize;
+    let (_, trace) = unsafe { HwTrace::call(own, [3, 0, 0, 0, 0, 0], quiet()) };
+    let full = render::full(&trace, &mut symbols, Syntax::Intel);
+    assert!(full.contains("scalpel_scope_shown:\n  "), "{full}");
+    let lines = full.lines().filter(|line| line.contains("surface.rs:"));
+    assert!(lines.count() >= 1, "{full}");
+    let json = render::json(&trace, &mut symbols, Syntax::Intel).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(
+        json["trace"][0]["line"]
+            .as_str()
+            .unwrap()
+            .contains("surface.rs:")
+    );
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn scalpel_scope_shown(value: u64) -> u64 {
+    std::hint::black_box(value) + 2
 }
