@@ -10,7 +10,7 @@ pub(crate) fn pause() {}
 
 pub(crate) fn resume() {}
 
-pub(crate) fn open(_form: Form, _budget: Budget) -> Result<Handle, String> {
+pub(crate) fn open(_form: Form, _budget: Budget, _copied: bool) -> Result<Handle, String> {
     Err("single-step: only x86-64 Linux".to_owned())
 }
 

@@ -264,7 +264,13 @@ pub(crate) struct Open {
 impl Open {
     pub(crate) fn new(form: Form, options: Options, site: Site) -> Self {
         let admitted = admit(options, site);
-        let opened = admitted.and_then(|()| Ok(step::open(form, options.budget.capped())?));
+        let opened = admitted.and_then(|()| {
+            Ok(step::open(
+                form,
+                options.budget.capped(),
+                options.backend == HwBackend::Auto,
+            )?)
+        });
         let (handle, skipped) = match opened {
             Ok(handle) => (Some(handle), None),
             Err(why) => (None, Some(why)),

@@ -239,6 +239,8 @@ pub enum Fact {
     Returned,
     /// The call that was traced was left by an exception or a long jump.
     Unwound,
+    /// Code ran from copies of its blocks, which logged it: no other thread changed it meanwhile.
+    RanFromCopies,
     /// While the thread ran at full speed it can have entered the region by its entries alone, which were watched.
     EnteredAtEntries,
     /// Each instruction is followed by one that it can lead to.
@@ -274,6 +276,9 @@ impl Fact {
             }
             Self::Returned => "the call returned to its caller",
             Self::Unwound => "the call was left by an exception or a long jump",
+            Self::RanFromCopies => {
+                "code ran from copies of its blocks, which logged it; no other thread changed it meanwhile"
+            }
             Self::EnteredAtEntries => {
                 "outside the region, the thread ran at full speed; the region's entries were watched"
             }

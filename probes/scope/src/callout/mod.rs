@@ -6,6 +6,7 @@
 //! Part of the stepper: all but `open` and `close` runs in the handler, without libc, locks or allocation.
 mod entries;
 mod events;
+mod prologue;
 
 use iced_x86::{FlowControl, Instruction, Mnemonic};
 
@@ -23,8 +24,6 @@ use events::Events;
 const MOST_TOUCHES: u64 = 100;
 /// How many traps an unwinder may take from the slot to its landing.
 const MOST_LANDING: u64 = 256;
-/// Instructions that a callee may run before it reads its return address, as `setjmp` does.
-const PROLOGUE: usize = 24;
 
 /// A call that left the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +82,11 @@ impl State {
         self.native != Native::No
     }
 
+    /// An unwinder is on its way, which only steps show.
+    pub(super) fn is_landing(&self) -> bool {
+        self.landing.is_some()
+    }
+
     /// The call-outs of the scope.
     pub(super) fn told(&self) -> CallOuts {
         CallOuts {
@@ -120,7 +124,7 @@ pub(super) fn open(thread: &mut Thread, form: Form) {
 }
 
 /// A call that is emulated would not be on the processor's own stack of return addresses.
-fn has_shadow_stack() -> bool {
+pub(super) fn has_shadow_stack() -> bool {
     let mut features = 0_u64;
     // SAFETY: the kernel writes one word into `features`, if it knows the request.
     let result = unsafe { sys::call(158, [0x5005, (&raw mut features) as u64, 0, 0, 0, 0]) };
@@ -239,7 +243,7 @@ pub(super) fn leaves(
             calls(thread, registers, instruction.next_ip(), next)
         }
         FlowControl::Return if instruction.mnemonic() == Mnemonic::Ret => {
-            returns(thread, registers)
+            returned(thread, registers, registers.rsp())
         }
         _ => false,
     }
@@ -267,16 +271,15 @@ fn calls(thread: &mut Thread, registers: &mut Registers<'_>, back: u64, target: 
     true
 }
 
-/// A return to outside: from a callback, or from the region's first frame.
-fn returns(thread: &mut Thread, registers: &mut Registers<'_>) -> bool {
+/// A return to outside by the address in this slot: from a callback, or from the region's first frame.
+fn returned(thread: &mut Thread, registers: &mut Registers<'_>, slot: u64) -> bool {
     let state = &mut thread.callout;
     let Some(events) = &mut state.events else {
         return false;
     };
-    let rsp = registers.rsp();
     let native = match state.callback {
-        Some(Callback { call, base }) if rsp == base => Native::Callee(call),
-        None if rsp == state.base => Native::Outside,
+        Some(Callback { call, base }) if slot == base => Native::Callee(call),
+        None if slot == state.base => Native::Outside,
         _ => return false,
     };
     let watched = match native {
@@ -343,7 +346,7 @@ fn touched(thread: &mut Thread, registers: &mut Registers<'_>, call: Call) {
         () if same && rip == call.back && rsp == call.slot + 8 => stepped(thread, registers),
         () if inside => lost(thread, registers),
         // It may return twice: only steps see that.
-        () if rsp == call.slot && same && reads_slot(call.target, rip) => {
+        () if rsp == call.slot && same && prologue::reads_slot(call.target, rip) => {
             thread.callout.stays = true;
             stepped(thread, registers);
         }
@@ -362,35 +365,6 @@ fn touched(thread: &mut Thread, registers: &mut Registers<'_>, call: Call) {
             stepped(thread, registers);
         }
     }
-}
-
-/// Whether straight code from `target` on leads to `rip`, so that it was not called anew.
-fn reads_slot(target: u64, rip: u64) -> bool {
-    let mut at = target;
-    for place in 0..PROLOGUE {
-        if at == rip {
-            return place > 0;
-        }
-        let mut bytes = [0; 15];
-        let got = memory::read(at, &mut bytes);
-        let Some(instruction) = flow::decode(at, bytes.get(..got).unwrap_or_default()) else {
-            return false;
-        };
-        let next = flow::successors(&instruction);
-        let Some(next) = next.fall.or(next.target).or_else(|| through(&instruction)) else {
-            return false;
-        };
-        at = next;
-    }
-    false
-}
-
-/// Where a jump through a word of the program's table of functions leads.
-fn through(instruction: &Instruction) -> Option<u64> {
-    let jump = instruction.flow_control() == FlowControl::IndirectBranch
-        && instruction.is_ip_rel_memory_operand();
-    jump.then(|| memory::read_word(instruction.ip_rel_memory_address()))
-        .flatten()
 }
 
 /// The thread stands at `addr` by a step: an unwinder that was seen has to land where it wrote, or to pass the region.
@@ -433,4 +407,18 @@ fn waits_for_entry(thread: &mut Thread) -> bool {
     }
     begins(thread, Native::Outside);
     true
+}
+
+/// The thread has left its copies for `addr`: if it has returned from the region's first frame, or from a callback, it
+/// goes on natively, and the answer is `true`.
+pub(super) fn left(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) -> bool {
+    if thread.callout.shows(addr) || !usable(thread) {
+        return false;
+    }
+    returned(thread, registers, registers.rsp().wrapping_sub(8))
+}
+
+/// The region, while what it calls is not to run from a copy.
+pub(super) fn confines(thread: &Thread) -> Option<(u64, u64)> {
+    usable(thread).then_some(thread.callout.region)
 }

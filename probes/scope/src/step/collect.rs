@@ -1,14 +1,15 @@
 //! A thread's log -> the trace of one scope: filtered by its form, each distinct instruction once, checked by the oracle.
 use std::collections::HashMap;
 
+use super::displaced;
 use super::thread::{Entry, Frame, LISTED, LONGEST, Thread, mark};
 use crate::trace::{CallOuts, Child, Code, Fact, Form, Link, Reasons, Step, Tier, Trace};
 use crate::{oracle, probes};
 
 /// The trace of the scope that `frame` stands for.
 pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
-    let entries = thread.entries(frame.from);
-    let (steps, code, mut facts) = steps(entries, frame.form);
+    let entries = displaced::flat(thread, frame.from);
+    let (steps, code, mut facts) = steps(&entries, frame.form);
     let region = matches!(frame.form, Form::Region { .. });
     let address = |step: &Step| code.get(usize::try_from(step.code).ok()?).map(|c| c.addr);
     let (begin, end) = if region {
@@ -35,7 +36,7 @@ pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
     if thread.signals > frame.signals {
         facts.assumed.push(Fact::SignalPending);
     }
-    if logged(entries, frame.form) != frame.seal {
+    if logged(&entries, frame.form) != frame.seal {
         facts.reasons = facts.reasons.with(Reasons::COUNT);
     }
     let mut trace = Trace {
@@ -112,9 +113,10 @@ fn steps(entries: &[Entry], form: Form) -> (Vec<Step>, Vec<Code>, Facts) {
         reasons: Reasons::NONE,
         unforetold: false,
     };
-    let (mut inserted, mut uprobe, mut away) = (false, false, false);
+    let (mut inserted, mut uprobe, mut away, mut copied) = (false, false, false, false);
     for entry in entries {
         facts.unforetold |= entry.marks & mark::UNFORETOLD != 0;
+        copied |= entry.marks & mark::COPIED != 0;
         inserted |= entry.marks & mark::INSERTED != 0;
         away |= entry.marks & mark::AWAY != 0;
         if !form.shows(entry.addr) {
@@ -146,6 +148,9 @@ fn steps(entries: &[Entry], form: Form) -> (Vec<Step>, Vec<Code>, Facts) {
             next: entry.next,
             link,
         });
+    }
+    if copied {
+        facts.assumed.push(Fact::RanFromCopies);
     }
     if inserted {
         facts.assumed.push(Fact::StepsInserted);

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::cure::{Cure, holds};
 use super::thread::{self, DEEPEST, Entry, Thread};
-use super::{altstack, callout, guard, key, memory, probed, sys, trap};
+use super::{altstack, callout, displaced, guard, key, memory, probed, sys, trap};
 use crate::trace::{Child, Reasons};
 
 /// Entries of a thread's log: every trap of the largest budget, and what is inserted between traps.
@@ -37,6 +37,7 @@ pub(super) fn enter(tid: u32) -> Result<*mut Thread, String> {
     *state = Thread {
         log: state.log,
         stack: state.stack,
+        copies: state.copies,
         key: key(),
         ..blank()
     };
@@ -58,6 +59,7 @@ pub(super) fn leave(tid: u32, thread: *mut Thread) {
     // SAFETY: the state of this very thread, which is not armed.
     let state = unsafe { &mut *thread };
     callout::close(state);
+    displaced::close(state);
     if state.wish && !state.halted {
         set_trap_blocked(true);
     }
@@ -126,6 +128,7 @@ fn blank() -> Thread {
         stack: null_mut(),
         old_stack: None,
         callout: callout::State::default(),
+        copies: null_mut(),
     }
 }
 

@@ -9,6 +9,8 @@ mod altstack;
 mod callout;
 mod collect;
 mod cure;
+#[path = "../displaced/mod.rs"]
+mod displaced;
 mod doors;
 mod enter;
 mod foreign;
@@ -82,7 +84,8 @@ fn own() -> Option<*mut Thread> {
 }
 
 /// Opens a scope on this thread, not armed yet. The error says why it is skipped.
-pub(crate) fn open(form: Form, budget: Budget) -> Result<Handle, String> {
+/// `copied`: code may run from copies.
+pub(crate) fn open(form: Form, budget: Budget, copied: bool) -> Result<Handle, String> {
     let tid = sys::gettid();
     let thread = match own() {
         Some(thread) if !deserted(tid, thread) => thread,
@@ -123,6 +126,7 @@ pub(crate) fn open(form: Form, budget: Budget) -> Result<Handle, String> {
     if state.frames.iter().flatten().count() == 1 {
         callout::close(state);
         callout::open(state, form);
+        displaced::open(state, form, copied);
     }
     Ok(Handle {
         id,

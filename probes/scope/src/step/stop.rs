@@ -6,7 +6,7 @@ use super::cure::{Cure, holds};
 use super::guard::{self, Verdict};
 use super::registers::{Registers, TRAP_FLAG};
 use super::thread::{Before, Entry, Kind, LONGEST, Thread, mark};
-use super::{callout, doors, memory, over, probed, sys};
+use super::{callout, displaced, doors, memory, over, probed, sys};
 use crate::predict::{self, Next};
 use crate::trace::Reasons;
 use crate::{flow, oracle};
@@ -44,6 +44,9 @@ pub(super) fn stop(thread: &mut Thread, registers: &mut Registers<'_>) {
         if let Some(reason) = spent(thread) {
             return halt(thread, registers, reason);
         }
+        if displaced::enter(thread, registers, addr) {
+            return;
+        }
         if !run(thread, registers, addr, code) {
             return;
         }
@@ -80,7 +83,7 @@ pub(super) fn halt(thread: &mut Thread, registers: &mut Registers<'_>, reason: R
     }
 }
 
-fn spent(thread: &Thread) -> Option<Reasons> {
+pub(super) fn spent(thread: &Thread) -> Option<Reasons> {
     if thread.hop.load(std::sync::atomic::Ordering::Acquire) {
         return Some(Reasons::THREAD_HOP);
     }
@@ -102,7 +105,7 @@ fn look(thread: &mut Thread, addr: u64) -> ([u8; LONGEST], usize) {
     let got = memory::read_two(addr, &mut bytes, before.addr, again);
     let same = thread
         .last()
-        .is_none_or(|last| last.bytes.get(..len) == Some(again));
+        .is_none_or(|last| last.marks & mark::RUN != 0 || last.bytes.get(..len) == Some(again));
     if !same && holds(Cure::ChangedCodeNoted) {
         thread.blame(Reasons::CODE_CHANGED);
     }
@@ -131,6 +134,7 @@ fn run(
         halt(thread, registers, Reasons::RING_FULL);
         return false;
     }
+    displaced::before(thread, registers, &instruction);
     if callout::leaves(thread, registers, &instruction, next) {
         return false;
     }

@@ -28,6 +28,10 @@ pub(super) mod mark {
     pub(crate) const HIT: u8 = 8;
     /// What was not recorded ran natively before it.
     pub(crate) const AWAY: u8 = 16;
+    /// A run of blocks in copies, to be made into instructions.
+    pub(crate) const RUN: u8 = 32;
+    /// It ran in a copy.
+    pub(crate) const COPIED: u8 = 64;
 }
 
 /// One instruction in the log.
@@ -135,6 +139,7 @@ pub(super) struct Thread {
     /// The signal stack that was there before ours.
     pub(super) old_stack: Option<libc::stack_t>,
     pub(super) callout: super::callout::State,
+    pub(super) copies: *mut super::displaced::Copies,
 }
 
 impl Thread {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::cure::{Cure, holds};
 use super::registers::{Registers, TRAP_FLAG};
 use super::thread::{Kind, Thread, mark};
-use super::{callout, doors, foreign, over, stop, sys, thread};
+use super::{callout, displaced, doors, foreign, over, stop, sys, thread};
 
 const SI_KERNEL: i32 = 0x80;
 const TRAP_TRACE: i32 = 2;
@@ -24,6 +24,19 @@ pub(super) struct Action {
 
 impl Action {
     pub(super) const BYTES: usize = 32;
+
+    pub(super) fn words(self) -> [u64; 4] {
+        [self.handler, self.flags, self.restorer, self.mask]
+    }
+
+    pub(super) fn from_words([handler, flags, restorer, mask]: [u64; 4]) -> Self {
+        Self {
+            handler,
+            flags,
+            restorer,
+            mask,
+        }
+    }
 
     pub(super) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
@@ -114,6 +127,14 @@ extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
     {
         if let Some(thread) = state {
             callout::hit(thread, &mut registers, event);
+        }
+        return;
+    }
+    if let Some(thread) = state.as_deref()
+        && displaced::is_inside(thread)
+    {
+        if let Some(thread) = state {
+            displaced::trap(thread, &mut registers, info, code);
         }
         return;
     }

@@ -10,12 +10,29 @@ pub(crate) struct Routine {
     pub(crate) len: usize,
 }
 
-pub(crate) fn quiet() -> Options {
+/// Whether this process's scopes may run code from copies, where a shape does not say how.
+fn copies() -> bool {
+    std::env::var("SCALPEL_TEST_GATE").is_ok_and(|gate| gate == "copies")
+}
+
+/// Options of a scope that steps each instruction, whatever the gate.
+pub(crate) fn stepped() -> Options {
     Options {
         backend: HwBackend::SingleStep,
-        // Busy machines are slow: time is not what these tests are about.
+        ..quiet()
+    }
+}
+
+pub(crate) fn quiet() -> Options {
+    Options {
+        backend: if copies() {
+            HwBackend::Auto
+        } else {
+            HwBackend::SingleStep
+        },
+        // Other tests run beside this one.
         budget: Budget {
-            time: std::time::Duration::from_secs(20),
+            time: std::time::Duration::from_secs(30),
             ..Budget::default()
         },
         emit: Emit::Off,
@@ -33,7 +50,8 @@ pub(crate) fn memory() -> usize {
 
 impl Routine {
     pub(crate) fn of(bytes: &[u8]) -> Self {
-        Self::at(memory(), bytes)
+        let routine = Self::at(memory(), bytes);
+        if copies() { routine.seal() } else { routine }
     }
 
     pub(crate) fn at(at: usize, bytes: &[u8]) -> Self {
@@ -48,12 +66,36 @@ impl Routine {
         Code::range(self.at, self.len)
     }
 
+    /// From here on its code can be run, and not be written: so it may run from copies.
+    pub(crate) fn seal(self) -> Self {
+        let page = self.at & !4095;
+        let access = libc::PROT_READ | libc::PROT_EXEC;
+        let len = self.at + self.len - page;
+        let result = unsafe { libc::mprotect(page as *mut libc::c_void, len, access) };
+        assert_eq!(result, 0);
+        self
+    }
+
     /// Runs it natively.
     pub(crate) fn run(self, args: [u64; 6]) -> u64 {
         let function: extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64 =
             unsafe { std::mem::transmute(self.at) };
         let [a, b, c, d, e, f] = args;
         function(a, b, c, d, e, f)
+    }
+
+    /// Runs it in the call form, from copies where that can be.
+    pub(crate) fn trace_copied(self, args: [u64; 6]) -> (u64, Trace) {
+        unsafe {
+            HwTrace::call(
+                self.at,
+                args,
+                Options {
+                    backend: HwBackend::Auto,
+                    ..quiet()
+                },
+            )
+        }
     }
 
     /// Runs it in the call form.

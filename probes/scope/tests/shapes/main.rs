@@ -65,7 +65,7 @@ fn trials() -> Vec<Trial> {
 fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (name, _, end) in shape::ALL {
-        for gate in [None, Some("nobody"), Some("seccomp")] {
+        for gate in [None, Some("nobody"), Some("seccomp"), Some("copies")] {
             if gate.is_some() && name.starts_with("random") {
                 continue;
             }

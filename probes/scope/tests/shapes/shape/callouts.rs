@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use scalpel_scope::{Code, Emit, HwTrace, Reasons, Trace};
 
-use crate::code::{Routine, quiet};
+use crate::code::{self, Routine, quiet};
 
 /// Whether this process may have debug registers: what is denied is stepped, and the traces are the same.
 fn may() -> bool {
@@ -22,7 +22,7 @@ fn may() -> bool {
 
 /// What stepping sees of the region while `body` runs.
 fn stepped(code: Code, function: usize, args: [u64; 6]) -> Vec<u64> {
-    let (_, trace) = unsafe { HwTrace::call(function, args, quiet()) };
+    let (_, trace) = unsafe { HwTrace::call(function, args, code::stepped()) };
     assert!(trace.is_complete(), "{}", trace.reasons);
     trace.addresses().filter(|addr| code.holds(*addr)).collect()
 }

@@ -2,7 +2,6 @@
 use scalpel_scope::{Budget, Code, Emit, HwTrace, Options, Reasons};
 
 use crate::code::{self, Routine};
-use crate::{programs, ptrace};
 
 pub(crate) fn the_instruction_behind_a_system_call_is_there() {
     // mov eax, 39; syscall; nop; nop; ret
@@ -69,7 +68,7 @@ pub(crate) fn code_that_changes_itself_is_shown_as_it_ran() {
         0xb9, 2, 0, 0, 0, 0xb8, 1, 0, 0, 0, 0xc6, 0x05, 0xf5, 0xff, 0xff, 0xff, 9, 0xff, 0xc9,
         0x75, 0xf0, 0xc3,
     ];
-    let routine = Routine::of(&bytes);
+    let routine = Routine::at(code::memory(), &bytes);
     let trace = routine.expect([0; 6], Some(9), &[0, 5, 10, 17, 19, 5, 10, 17, 19, 21]);
     let shown: Vec<_> = trace
         .code
@@ -125,36 +124,6 @@ pub(crate) fn cpuid_rdtsc_and_the_vdso_are_stepped() {
     assert!(time[0] > 0 && trace.counted > 5);
 }
 
-pub(crate) fn random_programs_are_as_ptrace_sees_them() {
-    let mut dice = programs::Dice(0x9e37_79b9_7f4a_7c15);
-    let buffer = code::memory() as u64;
-    let mut routines = Vec::new();
-    for _ in 0..3000 / PER_PAGE {
-        let memory = code::memory();
-        for place in 0..PER_PAGE {
-            let at = memory + place * (code::PAGES / PER_PAGE);
-            let routine = programs::random(&mut dice, at);
-            routines.push((routine, [buffer, dice.roll(1 << 50), 0, 0, 0, 0]));
-        }
-    }
-    let truth = ptrace::truth(&routines);
-    let mut steps = 0;
-    for ((routine, args), truth) in routines.iter().zip(truth) {
-        programs::clean(args);
-        let native = routine.run(*args);
-        programs::clean(args);
-        let (result, trace) = routine.trace(*args);
-        let seen: Vec<_> = trace.addresses().collect();
-        assert_eq!(seen, truth, "{:x?} {}", routine.at, trace.reasons);
-        assert!(trace.is_complete(), "{}", trace.reasons);
-        assert_eq!(result, native);
-        steps += seen.len();
-    }
-    assert!(steps > 30_000, "{steps}");
-}
-
-const PER_PAGE: usize = 100;
-
 pub(crate) fn loops_and_jumps_on_a_counter_are_exact() {
     // 0: mov ecx, edi; 2: jrcxz 11; 4: dec eax; 6: loope 2 (not taken: zf is off); 8: loopne 2; 10: nop; 11: ret
     let routine = Routine::of(&[
@@ -189,10 +158,16 @@ pub(crate) fn indirect_jumps_are_exact() {
 
 pub(crate) fn an_instruction_that_rewrites_itself_is_a_reason() {
     // 0: mov byte [rip - 1], 7 (its own immediate); 7: ret
-    let routine = Routine::of(&[0xc6, 0x05, 0xff, 0xff, 0xff, 0xff, 1, 0xc3]);
+    let routine = Routine::at(
+        code::memory(),
+        &[0xc6, 0x05, 0xff, 0xff, 0xff, 0xff, 1, 0xc3],
+    );
     let (_, trace) = routine.trace([0; 6]);
     assert!(trace.is_complete(), "the same byte: {}", trace.reasons);
-    let routine = Routine::of(&[0xc6, 0x05, 0xfe, 0xff, 0xff, 0xff, 1, 0xc3]);
+    let routine = Routine::at(
+        code::memory(),
+        &[0xc6, 0x05, 0xfe, 0xff, 0xff, 0xff, 1, 0xc3],
+    );
     let (_, trace) = routine.trace([0; 6]);
     assert_eq!(trace.reasons, Reasons::CODE_CHANGED);
 }
@@ -201,7 +176,7 @@ pub(crate) fn a_system_call_that_rewrites_what_is_behind_it_is_a_reason() {
     let mut ends = [0; 2];
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
     // xor eax, eax (read); syscall; 4: nop; ret
-    let routine = Routine::of(&[0x31, 0xc0, 0x0f, 5, 0x90, 0xc3]);
+    let routine = Routine::at(code::memory(), &[0x31, 0xc0, 0x0f, 5, 0x90, 0xc3]);
     let args = [
         u64::try_from(ends[0]).unwrap(),
         routine.at as u64 + 4,

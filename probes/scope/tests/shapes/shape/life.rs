@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use scalpel_scope::trace::Fact;
 use scalpel_scope::{Budget, HwTrace, Options, Reasons, ScopedTrace};
 
-use crate::code::{Routine, quiet};
+use crate::code::{Routine, quiet, stepped};
 
 /// What was started is listed, and nothing is missing.
 fn started(trace: &scalpel_scope::Trace, threads: &[bool]) {
@@ -224,7 +224,10 @@ fn spin() -> Routine {
 }
 
 fn limited(budget: Budget) -> scalpel_scope::Trace {
-    let options = Options { budget, ..quiet() };
+    let options = Options {
+        budget,
+        ..stepped()
+    };
     let begun = Instant::now();
     let args = [300_000_000, 0, 0, 0, 0, 0];
     let (result, trace) = unsafe { HwTrace::call(spin().at, args, options) };

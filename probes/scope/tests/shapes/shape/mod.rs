@@ -1,10 +1,12 @@
 //! The shapes by name. A shape that returns is well; a panic, a death or a hang is a failure.
 mod callouts;
+mod copies;
 mod flags;
 mod flow;
 mod foreign;
 mod life;
 mod mutation;
+mod random;
 mod surface;
 
 pub(crate) use flow::has_protection_keys;
@@ -22,6 +24,7 @@ macro_rules! shapes {
         pub(crate) const ALL: &[(&str, fn(), End)] = &[
             $($((stringify!($name), $room::$name as fn(), End::Well),)*)*
             ("an_int3_that_nobody_handles_kills_as_it_would", foreign::int3_unhandled, End::By(libc::SIGTRAP)),
+            ("a_fault_in_a_copy_that_nobody_handles_kills_as_it_would", copies::a_fault_that_nobody_handles, End::By(libc::SIGSEGV)),
         ];
     };
 }
@@ -41,7 +44,6 @@ shapes! {
         two_system_calls_in_a_row_are_exact,
         what_hides_behind_a_shadow_is_a_reason,
         cpuid_rdtsc_and_the_vdso_are_stepped,
-        random_programs_are_as_ptrace_sees_them,
         loops_and_jumps_on_a_counter_are_exact,
         indirect_jumps_are_exact,
         an_instruction_that_rewrites_itself_is_a_reason,
@@ -129,6 +131,29 @@ shapes! {
         a_callback_into_the_region_is_exact,
         a_scope_in_a_callee_leaves_the_outer_one_exact,
         nothing_is_left_behind_a_thousand_scopes,
+    }
+    copies {
+        a_fault_in_a_copy_is_told_where_it_belongs,
+        a_fault_of_an_indirect_branch_keeps_the_registers,
+        a_string_instruction_that_faults_is_folded,
+        a_division_by_zero_in_a_copy_is_told_where_it_belongs,
+        no_handler_sees_an_address_of_a_copy,
+        a_sent_fault_signal_arrives,
+        a_sent_trap_arrives,
+        an_exception_passes_through_copies,
+        a_backtrace_in_a_copy_names_the_program,
+        code_that_is_rewritten_in_the_scope_runs_as_it_is,
+        code_that_can_be_written_is_stepped,
+        a_full_log_of_copies_is_a_budget_that_is_spent,
+        vectors_and_flags_are_kept,
+        real_functions_are_alike,
+        two_threads_run_from_copies_at_once,
+    }
+    random {
+        random_programs_of_spring,
+        random_programs_of_summer,
+        random_programs_of_autumn,
+        random_programs_of_winter,
     }
     mutation {
         random_traces_lose_swap_or_double_nothing_unseen,

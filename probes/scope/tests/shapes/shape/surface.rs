@@ -6,7 +6,7 @@ use scalpel_scope::render::{self, Syntax};
 use scalpel_scope::symbol::ProcessSymbols;
 use scalpel_scope::{Emit, Ending, HwBackend, HwTrace, Options, Reasons, ScopeError, Site};
 
-use crate::code::{Routine, quiet};
+use crate::code::{Routine, quiet, stepped};
 
 fn three() -> Routine {
     Routine::of(&[0x90, 0x31, 0xc0, 0xc3])
@@ -175,7 +175,8 @@ pub(crate) fn a_site_sleeps_when_its_budget_is_spent() {
     let routine = Routine::of(&[0x89, 0xf9, 0xff, 0xc9, 0x75, 0xfc, 0xc3]);
     let mut skipped = None;
     for _ in 0..20 {
-        let (_, trace) = routine.trace([60_000, 0, 0, 0, 0, 0]);
+        let args = [60_000, 0, 0, 0, 0, 0];
+        let (_, trace) = unsafe { HwTrace::call(routine.at, args, stepped()) };
         skipped = trace.skip_reason;
         if skipped.is_some() {
             break;
