@@ -1,6 +1,6 @@
 //! Runs a command with a stand-in for the collector and prints what its probes wrote, one JSON object a line:
 //! `cargo run -p scalpel-probe --features harness --example collector -- [--mode call|count|all] [--option N=V]...
-//! [--slots N] [--tsc] [--quiet] -- CMD ARGS`. Last comes one object with the functions, the notes and the sums.
+//! [--slots N] [--tsc] [--quiet] [--off NAME]... -- CMD ARGS`. `--off`: a function that is switched off once it is known. Last comes one object with the functions, the notes and the sums.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -32,12 +32,14 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
         ..Shape::default()
     };
     let mut quiet = false;
+    let mut off = Vec::new();
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or("a value is missing");
         match argument.as_str() {
             "--" => break,
             "--tsc" => shape.clock = 1,
             "--quiet" => quiet = true,
+            "--off" => off.push(value()?),
             "--slots" => shape.slots = value()?.parse()?,
             "--lanes" => shape.lanes = value()?.parse()?,
             "--mode" => {
@@ -78,6 +80,7 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
     });
     let status = loop {
         show(&segments, quiet);
+        switch_off(&segments, &off);
         if let Some(status) = child.try_wait()? {
             break status;
         }
@@ -96,6 +99,19 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
         .code()
         .and_then(|code| u8::try_from(code).ok())
         .unwrap_or(124))
+}
+
+fn switch_off(segments: &Mutex<BTreeMap<u32, Arc<Made>>>, off: &[String]) {
+    let Some(segments) = segments.lock().ok().filter(|_| !off.is_empty()) else {
+        return;
+    };
+    for made in segments.values() {
+        for (func, named) in made.functions() {
+            if named.is_some_and(|named| off.contains(&named.name)) {
+                made.switch(func, true);
+            }
+        }
+    }
 }
 
 fn show(segments: &Mutex<BTreeMap<u32, Arc<Made>>>, quiet: bool) {

@@ -117,13 +117,23 @@ class Recording:
 
 
 def record(
-    arguments, options=(), mode="call", injected=True, cwd=None, command=None, slots=1 << 16, **env
+    arguments,
+    options=(),
+    mode="call",
+    injected=True,
+    cwd=None,
+    command=None,
+    slots=1 << 16,
+    off=None,
+    **env,
 ):
     """Run Python under the stand-in; ``command`` replaces the interpreter.
 
     The program's own output goes through a pipe beside that of the stand-in.
     """
     line = [COLLECTOR, "--mode", mode, "--slots", str(slots)]
+    if off:
+        line += ["--off", off]
     for option in options:
         line += ["--option", option]
     reading, writing = os.pipe()

@@ -363,6 +363,49 @@ class Filters(ProbeTest):
         self.assertEqual(counts, {"<module>": 1, "often": often, "numbers": 1})
 
 
+class Breaker(ProbeTest):
+    """Functions that the collector switches off."""
+
+    def test_what_is_switched_off_is_silent_and_all_else_goes_on(self):
+        recording = self.record(
+            """
+            import time
+            def hot(): return 1
+            def generator():
+                while True: yield hot()
+            def cold(): pass
+            def held():
+                for _ in range(50):
+                    time.sleep(0.01)
+                    for _ in range(10): hot()
+                    next(numbers)
+            numbers = generator()
+            held()
+            for _ in range(5): hot(), next(numbers)
+            cold()
+            """,
+            off="hot",
+        )
+        calls = recording.calls()
+        self.assertGreater(calls["hot"], 0)
+        self.assertLess(calls["hot"], 500)
+        self.assertEqual((calls["held"], calls["cold"], calls["generator"]), (1, 1, 1))
+        self.assertEqual(recording.kinds("generator").count("Suspend"), 55)
+
+    def test_a_frame_that_is_open_when_it_is_switched_off_still_ends(self):
+        recording = self.record(
+            """
+            import time
+            def slow(): time.sleep(0.5)
+            def stopped(): yield time.sleep(0.5); yield 2
+            slow(); slow(); list(stopped())
+            """,
+            off="slow",
+        )
+        self.assertEqual(recording.kinds("slow"), "Enter Exit")
+        self.assertEqual(recording.kinds("stopped"), "Enter Suspend Resume Suspend Resume Exit")
+
+
 class Native(ProbeTest):
     """C functions, on demand."""
 

@@ -257,7 +257,7 @@ class Real(ProbeTest):
             for e in recording.events
             if e["name"] == "transform" and e["kind"] == "Enter"
         )
-        self.assertEqual(transformed, {task: 5 for task in tasks})
+        self.assertEqual(transformed, dict.fromkeys(tasks, 5))
 
     def test_coverage_reports_what_it_reports_without(self):
         program = self.program("""

@@ -11,6 +11,7 @@ use super::cost::TargetCpu;
 use super::names::Names;
 use super::outputs::Outputs;
 use super::probes::Probes;
+use super::runtimes;
 use super::stop::Stopper;
 use super::subject::Subject;
 use super::tracer::Tracer;
@@ -335,7 +336,10 @@ impl Live {
     /// A file that throws was mapped after the exits were decided: return probes that rested on nothing throwing go.
     fn mapped(&mut self, pid: Pid, path: &str) {
         let rests = |tracer: &Tracer| !tracer.conditional.is_empty();
-        if !self.tracer.as_ref().is_some_and(rests) || !self.names.is_new_file(pid, path) {
+        if !self.tracer.as_ref().is_some_and(rests)
+            || !self.names.is_new_file(pid, path)
+            || runtimes::is_probe(path)
+        {
             return;
         }
         let throws = self.names.content(pid, path).is_none_or(|bytes| {
