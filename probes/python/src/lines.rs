@@ -87,12 +87,12 @@ mod tests {
     fn locations_in_every_form_are_followed() {
         // short form; one line down; no columns, two lines down; long form: one line up, ends two below; no location.
         let table = [0x80, 0x12, 0xd8, 4, 8, 0xe8, 4, 0xf0, 3, 2, 1, 1, 0xf8];
-        assert_eq!(from_locations(5, &table), 8);
+        assert_eq!(from_locations(5, &table), 9);
     }
 
     #[test]
     fn a_table_that_is_cut_ends_the_walk() {
-        assert_eq!(from_locations(5, &[0xf0, 0x7f]), 5 - 31);
+        assert_eq!(from_locations(5, &[0xf0, 0x7f]), 5);
         assert_eq!(last_line(5, &[0xf0]), 5);
     }
 }

@@ -1,5 +1,5 @@
 //! The Python probe: its sources, and its tests under every interpreter that is found.
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -34,6 +34,7 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
             .filter(|real| real.interpreter == *interpreter)
         {
             command
+                .env("SCALPEL_TEST_RECORDER", recorder()?)
                 .env("SCALPEL_TEST_REAL", &real.python)
                 .env("SCALPEL_TEST_REQUESTS", &real.requests);
         }
@@ -58,6 +59,19 @@ fn cargo(what: &str, interpreter: &Interpreter) -> Command {
         .env("CARGO_TARGET_DIR", cmd::target().join("python"))
         .env("PYO3_PYTHON", &interpreter.program);
     command
+}
+
+/// The collector itself, as the other tests build it.
+fn recorder() -> Result<PathBuf> {
+    let package = ["--package", "scalpel-user", "--bin", "scalpel-ebpf"];
+    cmd::run(
+        cmd::cargo()
+            .args(["build", "--quiet", "--locked"])
+            .args(package),
+    )?;
+    Ok(std::path::absolute(
+        cmd::target().join("debug/scalpel-ebpf"),
+    )?)
 }
 
 fn under(interpreter: &Interpreter, runner: &Interpreter, collector: &Path) -> Command {

@@ -1,0 +1,126 @@
+"""The probe and the collector together: ``scalpel-ebpf record``, which ``$SCALPEL_TEST_RECORDER`` names."""
+
+import json
+import os
+import random
+import subprocess
+import unittest
+
+from support import PROBES, PYTHON, ProbeTest, environment
+
+RECORDER = os.environ.get("SCALPEL_TEST_RECORDER", "")
+NOT_PERMITTED = 3
+
+
+@unittest.skipUnless(RECORDER, "$SCALPEL_TEST_RECORDER names no scalpel-ebpf")
+class Record(ProbeTest):
+    """What the genome says."""
+
+    def genome(self, options, arguments):
+        """Record a program; its exit code, and the report as JSON."""
+        file = os.path.join(self.folder, "run.genome")
+        env = environment(False, SCALPEL_PROBES=PROBES)
+        ran = subprocess.run(
+            [RECORDER, "record", "-o", file, *options, "--", PYTHON, *arguments],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        if ran.returncode == NOT_PERMITTED:
+            self.skipTest("not permitted: " + ran.stderr.strip().splitlines()[-1])
+        told = subprocess.run(
+            [RECORDER, "report", file, "--json"], capture_output=True, text=True, timeout=60
+        )
+        self.assertEqual(told.returncode, 0, ran.stderr + told.stderr)
+        return ran.returncode, json.loads(told.stdout)
+
+    def calls(self, report):
+        """Calls of each Python function, by name."""
+        return {f["name"]: f["calls"] for f in report["functions"] if f["language"] == "python"}
+
+    def test_counts_and_edges_are_exact(self):
+        program = self.program("""
+            import threading
+            def leaf(): pass
+            def numbers():
+                for n in range(10):
+                    leaf()
+                    yield n
+            def work():
+                for _ in range(100): list(numbers())
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+        """)
+        code, report = self.genome(["--no-kernel", "--py-include", "app"], [program])
+        self.assertEqual(code, 0)
+        # On a busy machine a thread may wait for its lane, and the calls until then are lost: told, function by function.
+        told = {f["name"]: f["calls"] + f["lost"] for f in report["functions"]}
+        self.assertEqual(told, {"<module>": 1, "work": 4, "numbers": 400, "leaf": 4000})
+        names = {f["key"]: f["name"] for f in report["functions"]}
+        edges = {
+            (names.get(e["caller"]), names.get(e["callee"])): e["calls"] for e in report["edges"]
+        }
+        for edge, calls in ((("work", "numbers"), 400), (("numbers", "leaf"), 4000)):
+            self.assertLessEqual(edges[edge], calls)
+            self.assertGreaterEqual(edges[edge], calls - report["lost"])
+
+    def test_killed_at_any_moment_every_call_is_there_with_its_name(self):
+        program = self.program("""
+            import mmap, os, signal, sys
+            signal.setitimer(signal.ITIMER_REAL, float(sys.argv[2]))
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            with open(sys.argv[1], "wb") as file: file.truncate(4096)
+            with open(sys.argv[1], "r+b") as file: done = mmap.mmap(file.fileno(), 4096)
+            def counted(): pass
+            number = 0
+            while True:
+                counted()
+                number += 1
+                done[:8] = number.to_bytes(8, "little")
+        """)
+        for _ in range(5):
+            count = os.path.join(self.folder, "count")
+            after = str(random.uniform(0.02, 0.3))
+            code, report = self.genome(["--no-kernel"], [program, count, after])
+            self.assertNotEqual(code, 0)
+            with open(count, "rb") as file:
+                done = int.from_bytes(file.read(8), "little")
+            told = self.calls(report).get("counted", 0)
+            lost = sum(f["lost"] for f in report["functions"] if f["name"] == "counted")
+            self.assertIn(told + lost - done, (0, 1), (told, lost, done, after))
+            self.assertTrue(all(f["name"] for f in report["functions"]))
+
+    @unittest.skipUnless(os.geteuid() == 0, "native functions need root")
+    def test_python_and_native_frames_are_one_path_on_each_thread(self):
+        program = self.program("""
+            import os, threading
+            def leaf(): return os.getppid()
+            def work():
+                for _ in range(12500): leaf()
+            threads = [threading.Thread(target=work) for _ in range(8)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+        """)
+        native = ["-F", "0", "--py-include", "app", "-f", "getppid", "--lib", "libc.so*"]
+        code, report = self.genome(native, [program])
+        self.assertEqual(code, 0)
+        self.assertEqual((report["lost"], len(report["threads"])), (0, 9))
+        by_name = {f["name"]: f for f in report["functions"]}
+        self.assertEqual(
+            (by_name["leaf"]["calls"], by_name["getppid"]["calls"]), (100_000, 100_000)
+        )
+        above = {e["callee"]: e["caller"] for e in report["edges"]}
+        path, key = [], by_name["getppid"]["key"]
+        while key in above and len(path) < 10:
+            key = above[key]
+            path.append(next(f["name"] for f in report["functions"] if f["key"] == key))
+        self.assertIn("leaf", path)
+        self.assertIn("work", path)
+        edges = {(e["caller"], e["callee"]): e["calls"] for e in report["edges"]}
+        self.assertEqual(edges[by_name["work"]["key"], by_name["leaf"]["key"]], 100_000)
+
+
+if __name__ == "__main__":
+    unittest.main()
