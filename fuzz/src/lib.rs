@@ -3,7 +3,10 @@
 pub mod stream;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
+use scalpel_scope::decode::{self, Request};
+use scalpel_scope::sink::Kept;
 use scalpel_user::tree::{ContextId, Tree};
 
 const FILE_HEAD: usize = 16;
@@ -40,5 +43,24 @@ pub fn assert_adds_up(tree: &Tree) {
         let [wall, cpu] = children.get(&(cell.window, cell.thread, cell.context)).copied().unwrap_or_default();
         assert_eq!(m.self_wall_ns.saturating_add(wall), m.total_wall_ns, "wall time of {cell:?}");
         assert_eq!(m.self_cpu_ns.saturating_add(cpu), m.total_cpu_ns, "CPU time of {cell:?}");
+    }
+}
+
+/// A file of this process, as that recordings are read from; written anew.
+pub fn written(name: &str, bytes: &[u8]) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("scalpel-fuzz-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for files");
+    let file = folder.join(name);
+    std::fs::write(&file, bytes).expect("a file that can be written");
+    file
+}
+
+/// Decodes a recording: as many steps come out as are counted, or it is refused with a reason.
+pub fn decoded(name: &str, bytes: &[u8]) {
+    let request = Request { trace: written(name, bytes), ..Request::default() };
+    let mut kept = Kept::default();
+    match decode::decode(&request, &mut kept, &mut |_, _| {}) {
+        Ok(decoded) => assert_eq!(decoded.summary.instructions, kept.steps.len() as u64),
+        Err(error) => assert!(!error.to_string().is_empty()),
     }
 }

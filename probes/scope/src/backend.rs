@@ -2,6 +2,13 @@
 //! that is closed, and never replaced.
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
+
+use crate::lbr::live::Flavour;
+use crate::pt::live::Pmu;
+
+/// Where the kernel describes its event sources.
+const SOURCES: &str = "/sys/bus/event_source/devices";
 
 /// The tier that is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,10 +29,31 @@ impl HwBackend {
     pub fn gate(self) -> Result<(), String> {
         match self {
             Self::Auto | Self::SingleStep => single_step(),
-            Self::IntelPt => Err(intel_pt(Path::new("/sys/bus/event_source/devices"))),
-            Self::AmdLbr => Err(amd_lbr(&read("/proc/cpuinfo"))),
+            Self::IntelPt => intel_pt(Path::new(SOURCES)).map(|_pmu| ()),
+            Self::AmdLbr => Flavour::of(&read("/proc/cpuinfo")).map(|_flavour| ()),
         }
     }
+
+    /// Intel PT, if it is what records: asked for by name, or for `Auto` where it proved itself. The error names the gate
+    /// that is closed for who asked for it by name.
+    pub(crate) fn pmu(self) -> Result<Option<Pmu>, String> {
+        match self {
+            Self::IntelPt => proven().map(Some),
+            Self::Auto => Ok(proven().ok()),
+            Self::SingleStep | Self::AmdLbr => Ok(None),
+        }
+    }
+}
+
+/// Intel PT, once it has shown a function whose path is known.
+fn proven() -> Result<Pmu, String> {
+    static PROVEN: OnceLock<Result<Pmu, String>> = OnceLock::new();
+    let prove = || {
+        let pmu = intel_pt(Path::new(SOURCES))?;
+        crate::scope::prove(&pmu)?;
+        Ok(pmu)
+    };
+    PROVEN.get_or_init(prove).clone()
 }
 
 fn read(path: &str) -> String {
@@ -52,24 +80,11 @@ fn tracer(status: &str) -> Option<u32> {
     pid.trim().parse().ok().filter(|pid| *pid != 0)
 }
 
-fn intel_pt(sources: &Path) -> String {
-    if sources.join("intel_pt/type").exists() {
-        "intel-pt: this build has no decoder for it".to_owned()
-    } else {
-        "intel-pt: no PMU `intel_pt` on this machine".to_owned()
-    }
-}
-
-fn amd_lbr(cpuinfo: &str) -> String {
-    let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
-    let has = |name| flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == name));
-    if has("amd_lbr_v2") {
-        "amd-lbr: a sampled survey, never an exact scope".to_owned()
-    } else if has("brs") {
-        "amd-lbr: Zen 3 branch sampling leaves gaps, so that no scope of it is exact".to_owned()
-    } else {
-        "amd-lbr: no `amd_lbr_v2` in this processor's flags".to_owned()
-    }
+/// The PMU, if it and the decoder are there.
+fn intel_pt(sources: &Path) -> Result<Pmu, String> {
+    let pmu = Pmu::read(sources)?;
+    crate::pt::available()?;
+    Ok(pmu)
 }
 
 #[cfg(test)]
@@ -84,10 +99,7 @@ mod tests {
 
     #[test]
     fn the_closed_gate_of_a_tier_is_named() {
-        let none = intel_pt(Path::new("/nowhere"));
+        let none = intel_pt(Path::new("/nowhere")).unwrap_err();
         assert!(none.contains("no PMU"), "{none}");
-        assert!(amd_lbr("flags\t: fpu amd_lbr_v2\n").contains("sampled"));
-        assert!(amd_lbr("flags\t: fpu brs\n").contains("gaps"));
-        assert!(amd_lbr("flags\t: fpu\n").contains("no `amd_lbr_v2`"));
     }
 }

@@ -18,6 +18,7 @@ mod maps;
 pub mod oracle;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub mod outside;
+pub mod perf;
 #[cfg_attr(
     not(all(target_arch = "x86_64", target_os = "linux")),
     expect(dead_code, reason = "what stops threads is not there")

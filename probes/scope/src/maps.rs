@@ -6,10 +6,6 @@ use std::fs;
 pub(crate) struct Map {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    #[cfg_attr(
-        not(all(target_arch = "x86_64", target_os = "linux")),
-        expect(dead_code, reason = "only the guardian asks")
-    )]
     pub(crate) executable: bool,
     /// Offset of `start` in the file.
     pub(crate) offset: u64,

@@ -7,6 +7,9 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::backend::HwBackend;
+use crate::lbr::live::Survey;
+use crate::perf::Kernel;
+use crate::pt::live::{self, Pmu};
 use crate::render;
 use crate::site::{Site, Totals};
 use crate::step;
@@ -252,7 +255,7 @@ pub enum Ending {
 /// A scope between open and close, on whatever thread it is looked at. The thread is paused while it is used.
 #[derive(Debug)]
 pub(crate) struct Open {
-    handle: Option<step::Handle>,
+    handle: Option<Handle>,
     form: Form,
     emit: Emit,
     site: Site,
@@ -264,13 +267,7 @@ pub(crate) struct Open {
 impl Open {
     pub(crate) fn new(form: Form, options: Options, site: Site) -> Self {
         let admitted = admit(options, site);
-        let opened = admitted.and_then(|()| {
-            Ok(step::open(
-                form,
-                options.budget.capped(),
-                options.backend == HwBackend::Auto,
-            )?)
-        });
+        let opened = admitted.and_then(|()| Handle::open(form, options));
         let (handle, skipped) = match opened {
             Ok(handle) => (Some(handle), None),
             Err(why) => (None, Some(why)),
@@ -290,7 +287,7 @@ impl Open {
         if self.closed {
             return Err(ScopeError::AlreadyClosed);
         }
-        let mut trace = match (&self.handle, &self.skipped) {
+        let mut trace = match (&mut self.handle, &self.skipped) {
             (Some(handle), _) => handle.close(ending != Ending::Close)?,
             (None, why) => Trace::skipped(self.form, why.clone().unwrap_or_default().into()),
         };
@@ -315,7 +312,7 @@ impl Open {
     pub(crate) unsafe fn call(mut self, function: usize, args: &[u64; 6]) -> (u64, Trace) {
         // SAFETY: the caller's promise.
         let result = unsafe {
-            match &self.handle {
+            match &mut self.handle {
                 Some(handle) => handle.call(function, args),
                 None => step::untraced(function, args),
             }
@@ -327,6 +324,94 @@ impl Open {
             trace.unwrap_or_else(|error| Trace::skipped(form, error.to_string())),
         )
     }
+}
+
+/// What records.
+#[derive(Debug)]
+enum Handle {
+    Step(step::Handle),
+    /// With the function that was called.
+    Pt(Box<live::Scope>, Option<u64>),
+    Lbr(Survey, Form),
+}
+
+impl Handle {
+    /// Opens what was asked for, and nothing in its place.
+    fn open(form: Form, options: Options) -> Result<Self, Cow<'static, str>> {
+        if options.backend == HwBackend::AmdLbr {
+            return Ok(Self::Lbr(Survey::start(&Kernel)?, form));
+        }
+        match options.backend.pmu()? {
+            Some(pmu) => {
+                let scope = live::Scope::open(&Kernel, &pmu, form)?;
+                Ok(Self::Pt(Box::new(scope), None))
+            }
+            None => {
+                let automatic = options.backend == HwBackend::Auto;
+                let budget = options.budget.capped();
+                Ok(Self::Step(step::open(form, budget, automatic)?))
+            }
+        }
+    }
+
+    fn close(&mut self, abandoned: bool) -> Result<Trace, ScopeError> {
+        match self {
+            Self::Step(handle) => handle.close(abandoned),
+            Self::Pt(scope, _) if !abandoned && !scope.is_own() => Err(ScopeError::OtherThread),
+            Self::Pt(scope, function) => Ok(scope.close(*function)),
+            Self::Lbr(survey, form) => Ok(survey.stop(*form)),
+        }
+    }
+
+    /// Calls a C function.
+    ///
+    /// # Safety
+    /// As for [`HwTrace::call`].
+    #[expect(unsafe_code, reason = "the call itself is what is asked for")]
+    unsafe fn call(&mut self, function: usize, args: &[u64; 6]) -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::Step(handle) => handle.call(function, args),
+                Self::Pt(_, called) => {
+                    *called = Some(function as u64);
+                    step::untraced(function, args)
+                }
+                Self::Lbr(..) => step::untraced(function, args),
+            }
+        }
+    }
+}
+
+/// A function with calls, branches and a loop, whose path is stepped and then recorded.
+extern "C" fn known(turns: u64) -> u64 {
+    let mut sum = turns;
+    for turn in 0..std::hint::black_box(turns) {
+        sum = match std::hint::black_box(turn % 3) {
+            0 => sum.wrapping_mul(31),
+            1 => std::hint::black_box(sum) ^ turn,
+            _ => sum.rotate_left(7),
+        };
+    }
+    sum
+}
+
+/// Whether Intel PT shows a known function as it was stepped.
+pub(crate) fn prove(pmu: &Pmu) -> Result<(), String> {
+    let mut recorder = live::Recorder::open(&Kernel, pmu, false, None)?;
+    let function = known as extern "C" fn(u64) -> u64 as usize;
+    let stepped = Options {
+        backend: HwBackend::SingleStep,
+        emit: Emit::Off,
+        ..Options::default()
+    };
+    let open = Open::new(Form::Call, stepped, Site::here());
+    // SAFETY: a function of one number, which returns.
+    #[expect(unsafe_code, reason = "the call itself is what is looked at")]
+    let (_, truth) = unsafe { open.call(function, &[9, 0, 0, 0, 0, 0]) };
+    live::prove(&mut recorder, &truth, &mut || {
+        std::hint::black_box(known(9));
+    })
 }
 
 impl Budget {

@@ -36,6 +36,7 @@ const FENCES: &[Fence] = &[
             "probes/scope/src/displaced/",
             "probes/scope/src/outside/",
             "probes/scope/src/pt/",
+            "probes/scope/src/perf/",
             "probes/scope/tests/",
             "probes/scope/examples/",
         ],
@@ -75,6 +76,7 @@ const UNSAFE: &[&str] = &[
     "probes/scope/src/displaced/",
     "probes/scope/src/outside/",
     "probes/scope/src/pt/",
+    "probes/scope/src/perf/",
     // A call by address, which the surface offers as unsafe.
     "probes/scope/src/scope.rs",
     "probes/scope/src/elsewhere.rs",

@@ -1,6 +1,8 @@
 //! Last branch records: a processor's memory of the last taken branches, sampled. Between two of them the code ran in a
 //! straight line, so that each sample is a short run of real instructions; what ran between samples is not known, and
 //! runs are never joined. It knows nothing of files or of perf.
+pub mod live;
+
 use crate::distinct::Distinct;
 use crate::flow;
 use crate::oracle::Judge;

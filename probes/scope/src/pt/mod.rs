@@ -9,6 +9,7 @@ pub mod encode;
 mod ffi;
 mod flows;
 mod image;
+pub mod live;
 mod stream;
 
 pub use decoder::{

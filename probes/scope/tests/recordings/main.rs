@@ -12,6 +12,7 @@
 #[expect(dead_code, reason = "other suites use the rest of it")]
 mod code;
 mod figures;
+mod live;
 mod mutations;
 #[path = "../shapes/programs.rs"]
 mod programs;
@@ -87,7 +88,7 @@ fn trial(name: &'static str, needs: Needs, test: fn()) -> Trial {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let all = [figures::ALL, mutations::ALL, round_trips::ALL];
+    let all = [figures::ALL, live::ALL, mutations::ALL, round_trips::ALL];
     let trials = all
         .into_iter()
         .flatten()
