@@ -51,7 +51,12 @@ function install(probe) {
 
   const { runInNewContext: runScript } = Script.prototype;
   Script.prototype.runInNewContext = named('runInNewContext', runScript, function (object, options) {
-    return runScript.call(this, made(object, options), options);
+    const restore = stack.deeper();
+    try {
+      return runScript.call(this, made(object, options), options);
+    } finally {
+      restore();
+    }
   });
 
   for (const [name, run] of Object.entries({ runInContext, runInNewContext, runInThisContext })) {
@@ -60,7 +65,12 @@ function install(probe) {
       const [text, used] = rewritten(probe, KIND.script, code, args[at - 1]);
       if (used !== args[at - 1]) args[at - 1] = used;
       if (run === runInNewContext && text !== code) args[0] = made(args[0], typeof used === 'string' ? {} : used);
-      return run.call(this, text, ...args);
+      const restore = stack.deeper();
+      try {
+        return run.call(this, text, ...args);
+      } finally {
+        restore();
+      }
     });
   }
 

@@ -3,6 +3,7 @@
 // is, and what to do with a file that cannot be rewritten: nothing.
 
 const Module = require('module');
+const { deeper } = require('./stack.js');
 
 const KIND = { script: 0, commonjs: 1, module: 2 };
 
@@ -20,22 +21,21 @@ function install(probe) {
     return loaded;
   };
 
-  const calls = mode === 'call';
   // Without a name and of three parameters, as Node.js has it.
   Module.prototype._compile = function (content, filename, format) {
-    const { text = content, module = 0 } = probe.load(content, filename, KIND.commonjs);
-    if (module === 0 || mode === 'v8') return compile.call(this, text, filename, format);
-    if (!calls) {
-      helper.c[module]++;
-      return compile.call(this, text, filename, format);
-    }
-    const token = helper.e(module);
+    const form = String(format ?? '');
+    const kind = form.startsWith('module') ? KIND.module : KIND.commonjs;
+    const { text = content, module = 0 } = probe.load(content, filename, kind, { typescript: form.endsWith('typescript') });
+    if (module !== 0 && mode === 'count') helper.c[module]++;
+    const token = module !== 0 && mode === 'call' ? helper.e(module) : 0;
+    const restore = deeper();
     let returned = 0;
     try {
       const result = compile.call(this, text, filename, format);
       returned = 1;
       return result;
     } finally {
+      restore();
       if (token !== 0) helper.x(token, module, returned);
     }
   };

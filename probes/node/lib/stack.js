@@ -29,11 +29,41 @@ function install({ addon }, realm) {
   });
 }
 
+/**
+ * A frame of ours takes room in a trace that is cut at `Error.stackTraceLimit`: keeps one more, until what it answers is
+ * called.
+ */
+function deeper() {
+  const base = Error.stackTraceLimit;
+  if (typeof base !== 'number' || !Reflect.set(Error, 'stackTraceLimit', base + 1)) return () => {};
+  limits.push(base);
+  deepest = Math.max(deepest, limits.length);
+  return () => {
+    limits.pop();
+    // The program may have set its own meanwhile.
+    if (Error.stackTraceLimit === base + 1) Reflect.set(Error, 'stackTraceLimit', base);
+  };
+}
+
+/** What the limit was, around each `deeper` that is not taken back. */
+const limits = [];
+let deepest = 0;
+
+/** The limit that the program knows of. */
+function limit() {
+  const now = Error.stackTraceLimit;
+  const ours = limits.length > 0 && now === limits[0] + limits.length;
+  return ours ? limits[0] : now;
+}
+
 function corrected(addon, trace) {
   if (!Array.isArray(trace)) return trace;
   try {
-    const kept = trace.filter((site) => !isOurs(site));
-    return kept.map((site) => moved(addon, site));
+    const called = trace.map((site, at) => (isCompile(trace[at + 1]) ? new Named(site) : moved(addon, site)));
+    const kept = called.filter((_, at) => !isOurs(trace[at]));
+    // A trace that was taken under a limit of the program's own may be longer.
+    const excess = kept.length - limit();
+    return excess > 0 && excess <= deepest ? kept.slice(0, limit()) : kept;
   } catch {
     return trace;
   }
@@ -42,6 +72,11 @@ function corrected(addon, trace) {
 function isOurs(site) {
   const file = site.getFileName();
   return typeof file === 'string' && file.startsWith(__dirname);
+}
+
+/** Our `_compile`, which calls Node.js's own: V8 does not find that one as a method any more. */
+function isCompile(site) {
+  return site !== undefined && isOurs(site) && site.getFileName().endsWith('load.js');
 }
 
 function moved(addon, site) {
@@ -89,19 +124,43 @@ class Moved {
   }
 
   static {
-    // What V8's own has and needs no correction; names of later versions too.
-    const own = siteMethods();
-    for (const name of own) {
-      if (Object.hasOwn(Moved.prototype, name)) continue;
-      const method = {
-        [name](...args) {
-          return this.#site[name](...args);
-        },
-      }[name];
-      Object.defineProperty(Moved.prototype, name, { value: method, configurable: true, writable: true });
-    }
-    Object.defineProperty(Moved, 'name', { value: 'CallSite' });
+    delegate(Moved, (self) => self.#site);
   }
+}
+
+/** The call site of Node.js's own `_compile`. */
+class Named {
+  #site;
+
+  constructor(site) {
+    this.#site = site;
+  }
+
+  getMethodName() {
+    return '_compile';
+  }
+
+  toString() {
+    return this.#site.toString().replace(/^(\w+)\.<anonymous>/, '$1._compile');
+  }
+
+  static {
+    delegate(Named, (self) => self.#site);
+  }
+}
+
+/** All that V8's call sites have and `Class` does not correct; names of later versions too. */
+function delegate(Class, site) {
+  for (const name of siteMethods()) {
+    if (Object.hasOwn(Class.prototype, name)) continue;
+    const method = {
+      [name](...args) {
+        return site(this)[name](...args);
+      },
+    }[name];
+    Object.defineProperty(Class.prototype, name, { value: method, configurable: true, writable: true });
+  }
+  Object.defineProperty(Class, 'name', { value: 'CallSite' });
 }
 
 function siteMethods() {
@@ -115,4 +174,4 @@ function siteMethods() {
   return Object.getOwnPropertyNames(Object.getPrototypeOf(site)).filter((name) => name !== 'constructor');
 }
 
-module.exports = { install };
+module.exports = { deeper, install };

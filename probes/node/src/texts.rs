@@ -164,7 +164,8 @@ fn take_in(segment: &Segment, wanted: &Wanted, loaded: &Loaded<'_>) -> Answer {
         texts().seen.excluded += 1;
         return Answer::default();
     }
-    let found = match rewrite::find(loaded.source) {
+    let mut loaded = *loaded;
+    let found = match find(&mut loaded.source) {
         Ok(found) => found,
         Err(Left::NamesHelper) => return Answer::default(),
         Err(_) => {
@@ -172,16 +173,27 @@ fn take_in(segment: &Segment, wanted: &Wanted, loaded: &Loaded<'_>) -> Answer {
             return Answer::default();
         }
     };
-    let ids = ids(segment, wanted, loaded, &found);
+    let ids = ids(segment, wanted, &loaded, &found);
     let (module, ids) = ids
         .split_first()
         .map_or((0, &[][..]), |(first, rest)| (*first, rest));
     Answer {
         text: wanted
             .mode
-            .and_then(|mode| rewritten(loaded, &found, ids, mode)),
+            .and_then(|mode| rewritten(&loaded, &found, ids, mode)),
         module,
         imports: found.imports,
+    }
+}
+
+/// What a `CommonJS` hook gets may be a module, as Node.js finds out by its syntax only after that.
+fn find(source: &mut Source<'_>) -> Result<Found, Left> {
+    match rewrite::find(*source) {
+        Err(Left::Unreadable) if source.kind == Kind::CommonJs => {
+            source.kind = Kind::Module;
+            rewrite::find(*source)
+        }
+        found => found,
     }
 }
 

@@ -36,10 +36,17 @@ function ours(recorded, mode) {
   return byRange(functions.filter(({ func }) => sums.has(func)).map((one) => ({ ...one, count: sums.get(one.func) })));
 }
 
+/** The whole of an ECMAScript module, which the probe lists but does not see run. */
+function isModule(key) {
+  const [, file, end] = /^(.*):0-(\d+)$/.exec(key) ?? [];
+  return file && String(fs.readFileSync(file)).length === Number(end) && /^(import|export)\b/m.test(fs.readFileSync(file));
+}
+
 /** What differs, as lines; the oracle's own file is not the program's. */
 function differences(v8, ours) {
   const keys = new Set([...v8.keys(), ...ours.keys()]);
-  const apart = [...keys].filter((key) => v8.get(key) !== ours.get(key) && !/programs.oracle.js|probes.node.preload.js/.test(key));
+  const differs = (key) => v8.get(key) !== ours.get(key) && !isModule(key);
+  const apart = [...keys].filter((key) => differs(key) && !/programs.oracle.js|probes.node.preload.js/.test(key));
   return apart.map((key) => `${key}: V8 ${v8.get(key)}, probe ${ours.get(key)}`);
 }
 
