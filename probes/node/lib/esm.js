@@ -42,7 +42,11 @@ function loaded(probe, url, answer) {
 /** Whether the program itself is a module, or may be one. */
 function startsWithModule() {
   const flags = [...process.execArgv, ...String(process.env.NODE_OPTIONS ?? '').split(' ')];
-  if (flags.some((flag) => /^--(import|experimental-loader|loader|input-type=module|experimental-default-type=module)/.test(flag))) {
+  if (
+    flags.some((flag) =>
+      /^--(import|experimental-loader|loader|input-type=module|experimental-default-type=module)/.test(flag),
+    )
+  ) {
     return true;
   }
   return isModule(process.argv[1]);

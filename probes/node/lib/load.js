@@ -25,7 +25,9 @@ function install(probe) {
   Module.prototype._compile = function (content, filename, format) {
     const form = String(format ?? '');
     const kind = form.startsWith('module') ? KIND.module : KIND.commonjs;
-    const { text = content, module = 0 } = probe.load(content, filename, kind, { typescript: form.endsWith('typescript') });
+    const { text = content, module = 0 } = probe.load(content, filename, kind, {
+      typescript: form.endsWith('typescript'),
+    });
     if (module !== 0 && mode === 'count') helper.c[module]++;
     const token = module !== 0 && mode === 'call' ? helper.e(module) : 0;
     const restore = deeper();

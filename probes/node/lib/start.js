@@ -36,7 +36,13 @@ function start(preload) {
   Object.defineProperty(globalThis, HELPER, { value: probe.helper });
   const realm = [require('./source.js'), require('./stack.js')];
   // Last the one that has files rewritten, so that none of ours is.
-  const hooks = [require('./context.js'), require('./worker.js'), require('./fatal.js'), require('./esm.js'), require('./load.js')];
+  const hooks = [
+    require('./context.js'),
+    require('./worker.js'),
+    require('./fatal.js'),
+    require('./esm.js'),
+    require('./load.js'),
+  ];
   for (const part of realm) part.install(probe, globalThis);
   for (const hook of hooks) hook.install(probe);
   if (isMainThread) {
@@ -62,7 +68,8 @@ function tell(addon, mode) {
 /** Frames of rewritten functions are larger: without more stack, recursion would end earlier than it did. */
 function deepen(addon) {
   const chosen = process.execArgv.some((flag) => /^--stack[-_]size/.test(flag));
-  if (chosen || !addon.deepen()) addon.note(KINDS.blindSpot, 0, 'recursion ends at about half the depth: the stack could not be made larger');
+  if (chosen || !addon.deepen())
+    addon.note(KINDS.blindSpot, 0, 'recursion ends at about half the depth: the stack could not be made larger');
 }
 
 /** Nobody asked for these modules: the program's `require.cache` is as it would be. */

@@ -39,7 +39,9 @@ function ours(recorded, mode) {
 /** The whole of an ECMAScript module, which the probe lists but does not see run. */
 function isModule(key) {
   const [, file, end] = /^(.*):0-(\d+)$/.exec(key) ?? [];
-  return file && String(fs.readFileSync(file)).length === Number(end) && /^(import|export)\b/m.test(fs.readFileSync(file));
+  return (
+    file && String(fs.readFileSync(file)).length === Number(end) && /^(import|export)\b/m.test(fs.readFileSync(file))
+  );
 }
 
 /** What differs, as lines; the oracle's own file is not the program's. */
@@ -51,21 +53,29 @@ function differences(v8, ours) {
 }
 
 for (const mode of ['call', 'count']) {
-  test(`express, 700 requests, ${mode} mode: functions and counts are those of V8`, { skip: !PACKAGES && 'no packages' }, () => {
-    const { v8, ours, recorded } = both('express.js', mode, { REQUESTS: '700' });
-    assert.deepStrictEqual(JSON.parse(recorded.stdout), { 200: 300, 201: 100, 404: 100, 500: 200 });
-    assert.ok(ours.size > 200, `only ${ours.size} functions`);
-    assert.deepStrictEqual(differences(v8, ours), []);
-    const [{ functions }] = recorded.processes;
-    assert.ok(functions.every(({ lost }) => lost === 0));
-  });
+  test(
+    `express, 700 requests, ${mode} mode: functions and counts are those of V8`,
+    { skip: !PACKAGES && 'no packages' },
+    () => {
+      const { v8, ours, recorded } = both('express.js', mode, { REQUESTS: '700' });
+      assert.deepStrictEqual(JSON.parse(recorded.stdout), { 200: 300, 201: 100, 404: 100, 500: 200 });
+      assert.ok(ours.size > 200, `only ${ours.size} functions`);
+      assert.deepStrictEqual(differences(v8, ours), []);
+      const [{ functions }] = recorded.processes;
+      assert.ok(functions.every(({ lost }) => lost === 0));
+    },
+  );
 }
 
 for (const mode of ['call', 'count']) {
-  test(`fastify, 300 requests, ${mode} mode: functions and counts are those of V8`, { skip: !PACKAGES && 'no packages' }, () => {
-    const { v8, ours, recorded } = both('fastify.js', mode, { REQUESTS: '300' });
-    assert.deepStrictEqual(JSON.parse(recorded.stdout), { 200: 100, 400: 100, 500: 100 });
-    assert.ok(ours.size > 300, `only ${ours.size} functions`);
-    assert.deepStrictEqual(differences(v8, ours), []);
-  });
+  test(
+    `fastify, 300 requests, ${mode} mode: functions and counts are those of V8`,
+    { skip: !PACKAGES && 'no packages' },
+    () => {
+      const { v8, ours, recorded } = both('fastify.js', mode, { REQUESTS: '300' });
+      assert.deepStrictEqual(JSON.parse(recorded.stdout), { 200: 100, 400: 100, 500: 100 });
+      assert.ok(ours.size > 300, `only ${ours.size} functions`);
+      assert.deepStrictEqual(differences(v8, ours), []);
+    },
+  );
 }

@@ -52,7 +52,10 @@ test('every form of function', () => {
   assert.strictEqual(counting.filter((kind) => kind === 'Unwind').length, 1, 'a generator that is closed');
   const found = edges(recorded.events);
   assert.strictEqual(found.get('Derived.constructor > Base.constructor'), 1);
-  assert.strictEqual(found.get('Derived.computed > Derived.#reveal') ?? found.get('Derived.[computed] > Derived.#reveal'), 1);
+  assert.strictEqual(
+    found.get('Derived.computed > Derived.#reveal') ?? found.get('Derived.[computed] > Derived.#reveal'),
+    1,
+  );
   assert.strictEqual(found.get('recursive > recursive'), 5);
   const awaited = recorded.events.filter(({ name, kind }) => name === 'awaited' && kind === 'Enter');
   assert.strictEqual(new Set(awaited.map(({ value }) => value)).size, 3, 'each call is a task of its own');
@@ -64,7 +67,9 @@ test('count mode counts what call mode enters', () => {
       const recorded = record([program(name)], { mode });
       const sums = calls(recorded, mode);
       const named = functions(recorded).filter(({ func }) => sums.has(func));
-      return Object.fromEntries(named.map(({ func, name, file, line, column }) => [`${file}:${line}:${column} ${name}`, sums.get(func)]));
+      return Object.fromEntries(
+        named.map(({ func, name, file, line, column }) => [`${file}:${line}:${column} ${name}`, sums.get(func)]),
+      );
     });
     assert.deepStrictEqual(byCounts, byCalls);
   }
@@ -84,34 +89,47 @@ test('modules, a pool of workers, one with an empty environment', () => {
     assert.strictEqual(recorded.stderr, without.stderr);
     const sums = calls(recorded, mode);
     const count = (name) =>
-      functions(recorded).filter((one) => one.name === name).reduce((sum, { func }) => sum + (sums.get(func) ?? 0), 0);
+      functions(recorded)
+        .filter((one) => one.name === name)
+        .reduce((sum, { func }) => sum + (sums.get(func) ?? 0), 0);
     assert.strictEqual(count('work'), 4);
     assert.strictEqual(count('twice'), 10 + 10 + 20 + 30);
     assert.strictEqual(count('fromCommonJs'), 1);
     assert.strictEqual(recorded.hellos.length, 1, 'one handshake a process');
     if (mode === 'call') {
       assert.strictEqual(new Set(recorded.events.map(({ lane }) => lane)).size, 4, 'a lane an isolate');
-      assert.ok(functions(recorded).every(({ file }) => !file.startsWith(`${PROBE}/lib`)), 'nothing of ours is rewritten');
+      assert.ok(
+        functions(recorded).every(({ file }) => !file.startsWith(`${PROBE}/lib`)),
+        'nothing of ours is rewritten',
+      );
     }
   }
 });
 
-test('types are stripped by Node.js after the rewrite', { skip: MAJOR < 24 && 'this Node.js runs no TypeScript by default' }, () => {
-  const without = plain([program('typed.ts')]);
-  const recorded = record([program('typed.ts')]);
-  assert.strictEqual(recorded.stdout, without.stdout);
-  assert.deepStrictEqual(balanced(recorded.events), []);
-  assert.deepStrictEqual(of(recorded, 'distance'), ['Enter', 'Exit']);
-  assert.deepStrictEqual(of(recorded, 'later'), ['Enter', 'Suspend', 'Resume', 'Exit']);
-});
+test(
+  'types are stripped by Node.js after the rewrite',
+  { skip: MAJOR < 24 && 'this Node.js runs no TypeScript by default' },
+  () => {
+    const without = plain([program('typed.ts')]);
+    const recorded = record([program('typed.ts')]);
+    assert.strictEqual(recorded.stdout, without.stdout);
+    assert.deepStrictEqual(balanced(recorded.events), []);
+    assert.deepStrictEqual(of(recorded, 'distance'), ['Enter', 'Exit']);
+    assert.deepStrictEqual(of(recorded, 'later'), ['Enter', 'Suspend', 'Resume', 'Exit']);
+  },
+);
 
 test('contexts, and what is left alone', () => {
   const without = plain([program('contexts.js')]);
   const recorded = record([program('contexts.js')]);
   // A frame of ours may have taken the place of the last one.
-  const same = (text) => JSON.parse(text).slice(0, -1).map((one) => String(one).split('\n').slice(0, 8));
+  const same = (text) =>
+    JSON.parse(text)
+      .slice(0, -1)
+      .map((one) => String(one).split('\n').slice(0, 8));
   assert.deepStrictEqual(same(recorded.stdout), same(without.stdout));
-  for (const name of ['f', 'inThis', 'inNew', 'inMade', 'h']) assert.ok(of(recorded, name).length > 0, `${name} is seen`);
+  for (const name of ['f', 'inThis', 'inNew', 'inMade', 'h'])
+    assert.ok(of(recorded, name).length > 0, `${name} is seen`);
   const [{ notes }] = recorded.processes;
   assert.ok(notes.some(({ text, value }) => text.startsWith('places that make functions of text') && value === 2));
 });
@@ -127,7 +145,9 @@ test('V8 coverage on request gives the same counts', () => {
 });
 
 test('a filter leaves files out, and says how many', () => {
-  const recorded = record([program('modules.mjs')], { collector: ['--option', 'node-exclude=**/module-dependency.mjs'] });
+  const recorded = record([program('modules.mjs')], {
+    collector: ['--option', 'node-exclude=**/module-dependency.mjs'],
+  });
   assert.ok(!functions(recorded).some(({ file }) => file.includes('module-dependency')));
   const [{ notes }] = recorded.processes;
   assert.ok(notes.some(({ kind, value }) => kind === 6 && value >= 1));

@@ -22,7 +22,19 @@ function same(args, options) {
 
 test('a program that looks for the probe finds nothing', () => same([program('mirror.js')]));
 
-for (const way of ['alone', 'line', 'returned', 'arrow', 'primitive', 'later', 'awaited', 'made', 'caught', 'exit', 'deep']) {
+for (const way of [
+  'alone',
+  'line',
+  'returned',
+  'arrow',
+  'primitive',
+  'later',
+  'awaited',
+  'made',
+  'caught',
+  'exit',
+  'deep',
+]) {
   test(`an end by exception reads the same: ${way}`, () => same([program('throws.js'), way]));
 }
 
@@ -31,9 +43,13 @@ test('without addons, or with V8 coverage of its own, the program runs on', () =
   same(['--no-addons', program('throws.js'), 'exit'], { unseen: true });
 });
 
-test('under the permission model the program runs on', { skip: MAJOR < 22 && 'Node.js 20 reads no preloaded file there' }, () => {
-  same(['--permission', '--allow-fs-read=*', program('throws.js'), 'exit'], { unseen: true });
-});
+test(
+  'under the permission model the program runs on',
+  { skip: MAJOR < 22 && 'Node.js 20 reads no preloaded file there' },
+  () => {
+    same(['--permission', '--allow-fs-read=*', program('throws.js'), 'exit'], { unseen: true });
+  },
+);
 
 test('exceptions with source maps enabled read the same', () => {
   for (const way of ['alone', 'line', 'awaited']) same(['--enable-source-maps', program('throws.js'), way]);
@@ -45,7 +61,11 @@ test('the user keeps his own V8 coverage', () => {
   const path = require('path');
   for (const collector of [[], ['--option', 'node-coverage=v8']]) {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'scalpel-v8-'));
-    const recorded = record([program('throws.js'), 'exit'], { mode: 'count', env: { NODE_V8_COVERAGE: folder }, collector });
+    const recorded = record([program('throws.js'), 'exit'], {
+      mode: 'count',
+      env: { NODE_V8_COVERAGE: folder },
+      collector,
+    });
     assert.strictEqual(recorded.code, 9);
     const [file] = fs.readdirSync(folder);
     const { result } = JSON.parse(fs.readFileSync(path.join(folder, file)));

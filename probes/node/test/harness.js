@@ -40,7 +40,10 @@ function run(args, { mode = 'call', env, cwd, input, collector = [] }) {
     const shell = ['sh', '-c', `exec "$@" >"${file('out')}" 2>"${file('err')}"`, 'sh', NODE, ...args];
     const options = { env, cwd, input, encoding: 'utf8', maxBuffer: 1 << 30 };
     const ran = spawnSync(COLLECTOR, ['--mode', mode, ...collector, '--', ...shell], options);
-    const told = ran.stdout.split('\n').filter(Boolean).map((line) => JSON.parse(line));
+    const told = ran.stdout
+      .split('\n')
+      .filter(Boolean)
+      .map((line) => JSON.parse(line));
     return {
       code: ran.status,
       stdout: fs.readFileSync(file('out'), 'utf8'),

@@ -49,7 +49,10 @@ function project() {
 
 /** Without what times and colours make of it. */
 const steady = (text) =>
-  text.replace(/\d+(\.\d+)? ?m?s\b|\d\d:\d\d:\d\d|, estimated/g, 'T').replace(/ \(T\)/g, '').replace(/^.*(Time|Duration|Start at).*$/gm, '');
+  text
+    .replace(/\d+(\.\d+)? ?m?s\b|\d\d:\d\d:\d\d|, estimated/g, 'T')
+    .replace(/ \(T\)/g, '')
+    .replace(/^.*(Time|Duration|Start at).*$/gm, '');
 
 const RUNNERS = {
   jest: ['node_modules/jest/bin/jest.js', '--rootDir', '.', '--no-cache', '-i', 'jest'],

@@ -2,6 +2,7 @@
 mod counts;
 mod docs;
 mod leftovers;
+pub(crate) mod node;
 mod projects;
 mod python;
 mod steps;
@@ -41,6 +42,8 @@ enum Step {
     Docs,
     /// The Python probe, under every interpreter that is found.
     Python,
+    /// The Node.js probe, under the installed Node.js and newer ones.
+    Node,
     /// Programs with known truth, by themselves (compilers).
     Fixtures,
     /// Programs with known truth, recorded (root and BPF).

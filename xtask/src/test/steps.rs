@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 
 use super::counts::Counts;
-use super::{Step, docs, projects, python};
+use super::{Step, docs, node, projects, python};
 use crate::{apt, cmd, tidy};
 
 /// Everything but the BPF programs, which no host can link.
@@ -27,6 +27,7 @@ pub(super) fn run(step: Step, yes: bool) -> Result<Counts> {
         Step::Unit => unit(yes),
         Step::Docs => docs::run(),
         Step::Python => python::run(yes),
+        Step::Node => node::run(yes),
         Step::Fixtures => fixtures(yes),
         Step::Kernel => kernel(),
         Step::Real => real(yes),
