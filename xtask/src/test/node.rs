@@ -20,7 +20,7 @@ const EACH: [&str; 2] = ["events.test.js", "harm.test.js"];
 
 /// Builds, brings and tests.
 pub(super) fn run(yes: bool) -> Result<Counts> {
-    if cmd::is_root() {
+    if !apt::exists("npm") {
         apt::ensure(&["npm"], "the tests of the Node.js probe", yes)?;
     }
     let probe = probe(false)?;
