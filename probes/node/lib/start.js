@@ -1,6 +1,5 @@
 'use strict';
-// Joins the recording and sets the hooks, before any code of the program. Knows the order of things, and leaves no trace in
-// `require.cache`.
+// Joins the recording and sets the hooks, before any code of the program. Knows the order of things.
 
 const { isMainThread } = require('worker_threads');
 
@@ -49,7 +48,6 @@ function start(preload) {
     tell(addon, mode);
     deepen(addon);
   }
-  forget();
 }
 
 /** What inserted code calls; the rest of it is made by the addon. */
@@ -70,15 +68,6 @@ function deepen(addon) {
   const chosen = process.execArgv.some((flag) => /^--stack[-_]size/.test(flag));
   if (chosen || !addon.deepen())
     addon.note(KINDS.blindSpot, 0, 'recursion ends at about half the depth: the stack could not be made larger');
-}
-
-/** Nobody asked for these modules: the program's `require.cache` is as it would be. */
-function forget() {
-  const { dirname } = require('path');
-  const ours = dirname(__dirname);
-  for (const path of Object.keys(require.cache)) {
-    if (path.startsWith(ours)) delete require.cache[path];
-  }
 }
 
 module.exports = { start };
