@@ -37,7 +37,19 @@ pub(super) fn environment(place: Option<&Place>, output: &Output) -> Vec<(OsStri
         )),
         None => output.detail("the probe for Python is not installed here"),
     }
+    match folder("node") {
+        Some(node) => variables.push(("NODE_OPTIONS".into(), node_options(&node))),
+        None => output.detail("the probe for Node.js is not installed here"),
+    }
     variables
+}
+
+/// The options of Node.js with the preload in front; it reads quotes and backslashes in them.
+fn node_options(folder: &Path) -> OsString {
+    let preload = folder.join("preload.js").to_string_lossy().into_owned();
+    let preload = preload.replace('\\', r"\\").replace('"', r#"\""#);
+    let preload = format!("--require \"{preload}\"");
+    in_front(Path::new(&preload), "NODE_OPTIONS", " ")
 }
 
 /// Folder of a language's probe, in the first of the places where probes can be that has one.

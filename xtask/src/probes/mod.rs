@@ -2,6 +2,7 @@
 //! to lie in `target/probes`, where a `scalpel-ebpf` of `target/release` looks for them.
 pub(crate) mod environment;
 pub(crate) mod interpreters;
+pub(crate) mod node;
 pub(crate) mod python;
 
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ pub(crate) struct Options {
 enum Language {
     /// `CPython`, one extension a version.
     Python,
+    /// `Node.js`, one addon for all versions.
+    Node,
 }
 
 /// Builds what is asked for.
@@ -36,6 +39,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         if options.only.is_empty() || options.only.contains(&language) {
             match language {
                 Language::Python => drop(python::build(options.yes)?),
+                Language::Node => drop(node::build()?),
             }
         }
     }

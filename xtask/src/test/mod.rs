@@ -2,7 +2,7 @@
 mod counts;
 mod docs;
 mod leftovers;
-pub(crate) mod node;
+mod node;
 mod projects;
 mod python;
 mod steps;
