@@ -5,6 +5,7 @@ mod attach;
 mod calls;
 mod ingest;
 mod machine;
+mod node;
 mod numbers;
 mod python;
 mod rates;
@@ -53,6 +54,8 @@ enum Part {
     Ingest,
     /// Real programs at work.
     Real,
+    /// The Node.js probe beside its peers.
+    Node,
     /// The Python probe beside profilers and coverage tools.
     Python,
 }
@@ -118,6 +121,7 @@ fn section(part: Part, quick: bool) -> Result<Section> {
         Part::Attach => attach::run(rounds(3)),
         Part::Ingest => ingest::run(rounds(5)),
         Part::Real => real::run(rounds(3)),
+        Part::Node => node::run(rounds(5)),
         Part::Python => python::run(rounds(7)),
     }
 }

@@ -1,0 +1,202 @@
+//! The Node.js probe beside coverage tools and a sampling profiler, on code that does nothing but call, and on a real parser.
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use super::results::Section;
+use crate::probes::{node, python};
+
+/// Calls of one round of `calls.js`.
+const CALLS: f64 = 3_000_000.0;
+
+const PROGRAMS: [(&str, &str); 2] = [
+    ("3 million calls", "calls.js"),
+    ("TypeScript parses lib.dom.d.ts", "typescript.js"),
+];
+
+const START: &str = "start and end of a program that does nothing";
+
+/// How a program runs.
+struct Way {
+    name: &'static str,
+    /// What stands before the program: options of Node.js, or a tool of the packages with its own.
+    tool: &'static [&'static str],
+    ours: Option<&'static str>,
+}
+
+const fn way(name: &'static str, tool: &'static [&'static str]) -> Way {
+    Way {
+        name,
+        tool,
+        ours: None,
+    }
+}
+
+const fn ours(name: &'static str, mode: &'static str) -> Way {
+    Way {
+        name,
+        tool: &[],
+        ours: Some(mode),
+    }
+}
+
+const WAYS: [Way; 6] = [
+    way("plain", &[]),
+    ours("scalpel, each call, drained", "call"),
+    ours("scalpel, counts", "count"),
+    way(
+        "c8",
+        &[
+            "c8/bin/c8.js",
+            "--exclude-node-modules=false",
+            "--reporter=none",
+            "node",
+        ],
+    ),
+    way("node --cpu-prof", &["--cpu-prof"]),
+    way(
+        "istanbul (nyc)",
+        &[
+            "nyc/bin/nyc.js",
+            "--silent",
+            "--exclude-node-modules=false",
+            "--exclude=",
+            "node",
+        ],
+    ),
+];
+
+/// What all ways share.
+struct Bench {
+    node: PathBuf,
+    probe: PathBuf,
+    packages: PathBuf,
+    collector: PathBuf,
+    folder: TempDir,
+}
+
+/// Each way in turn, `rounds` times.
+pub(super) fn run(rounds: usize) -> Result<Section> {
+    let bench = Bench {
+        node: node::newest_enough()?,
+        probe: node::build()?,
+        packages: node::packages()?,
+        collector: python::collector()?,
+        folder: tempfile::tempdir()?,
+    };
+    let mut section = Section {
+        title: "Node.js",
+        about: ABOUT.into(),
+        unit: "ms",
+        ..Section::default()
+    };
+    for _ in 0..rounds {
+        for way in &WAYS {
+            for (what, program) in PROGRAMS {
+                let (told, _) = bench.launch(way, program)?;
+                section.add(&format!("{what}: {}", way.name), told.context(way.name)?);
+            }
+            if way.tool.is_empty() {
+                let (_, took) = bench.launch(way, "start.js")?;
+                section.add(&format!("{START}: {}", way.name), took);
+            }
+        }
+    }
+    finish(&mut section);
+    Ok(section)
+}
+
+const ABOUT: &str = "The same program plain, with the probe (raw TSC, a stand-in for the collector drains the lanes), and \
+with each peer, in turn. The first rows are the time inside the program, loading left out; the last are whole runs, the \
+stand-in's own start and end included in all of them.";
+
+impl Bench {
+    /// Milliseconds that the program told, and that the whole run took.
+    fn launch(&self, way: &Way, program: &str) -> Result<(Option<f64>, f64)> {
+        let mut command = self.command(way);
+        command
+            .arg(node::folder().join("bench").join(program))
+            .current_dir(self.folder.path())
+            .env("SCALPEL_PACKAGES", &self.packages)
+            .stdin(Stdio::null());
+        let start = Instant::now();
+        let output = command.output().with_context(|| format!("{command:?}"))?;
+        let took = start.elapsed().as_secs_f64() * 1e3;
+        let err = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            bail!("{command:?}: {err}");
+        }
+        Ok((told(&err), took))
+    }
+
+    fn command(&self, way: &Way) -> Command {
+        let mut command = if way.tool.is_empty() {
+            under_collector(&self.collector, way.ours)
+        } else {
+            Command::new(&self.node)
+        };
+        if way.tool.is_empty() {
+            command.arg(&self.node);
+        }
+        if way.ours.is_some() {
+            let preload = self.probe.join("preload.js");
+            command.env(
+                "NODE_OPTIONS",
+                format!("--require \"{}\"", preload.display()),
+            );
+        }
+        for word in way.tool {
+            if word.ends_with(".js") {
+                command.arg(self.packages.join("node_modules").join(word));
+            } else if *word == "node" {
+                command.arg(&self.node);
+            } else {
+                command.arg(word);
+            }
+        }
+        command
+    }
+}
+
+fn under_collector(collector: &Path, mode: Option<&str>) -> Command {
+    let mut command = Command::new(collector);
+    command
+        .args([
+            "--quiet", "--tsc", "--slots", "1048576", "--lanes", "8", "--mode",
+        ])
+        .args([mode.unwrap_or("call"), "--"]);
+    command
+}
+
+/// `{"ns":1234, ...}` in the last line that has it.
+fn told(err: &str) -> Option<f64> {
+    let line = err.lines().rfind(|line| line.starts_with("{\"ns\":"))?;
+    let told: serde_json::Value = serde_json::from_str(line).ok()?;
+    Some(told.get("ns")?.as_f64()? / 1e6)
+}
+
+/// Ratios against plain, and what one event costs.
+fn finish(section: &mut Section) {
+    for what in PROGRAMS.map(|(what, _)| what).into_iter().chain([START]) {
+        let plain = format!("{what}: plain");
+        for row in &mut section.rows {
+            if row.name.starts_with(what) && row.name != plain {
+                row.base = Some(plain.clone());
+            }
+        }
+    }
+    let median = |way: &str| {
+        let name = format!("3 million calls: {way}");
+        let row = section.rows.iter().find(|row| row.name == name)?;
+        row.series.spread().map(|spread| spread.median)
+    };
+    if let (Some(ours), Some(plain)) = (median("scalpel, each call, drained"), median("plain")) {
+        let event = (ours - plain) * 1e6 / (2.0 * CALLS);
+        section.remarks.push(format!(
+            "One event costs {event:.0} ns: the difference of the medians, by 6 million events."
+        ));
+    }
+}
