@@ -8,6 +8,7 @@
     reason = "ptrace, perf events, and a handler for another process"
 )]
 mod breakpoint;
+mod guard;
 mod handler;
 mod log;
 mod machine;
@@ -15,6 +16,7 @@ pub mod message;
 mod process;
 mod record;
 mod run;
+mod step;
 mod sys;
 mod watch;
 

@@ -17,6 +17,7 @@ pub(super) struct Signals {
     blocked: u64,
     ignored: u64,
     caught: u64,
+    pending: u64,
     /// Who traces the process.
     pub(super) tracer: u32,
     /// It runs under a seccomp filter.
@@ -39,6 +40,8 @@ impl Signals {
             match key {
                 "SigBlk" => all.blocked = set(),
                 "SigIgn" => all.ignored = set(),
+                // The thread's own, and the process's.
+                "SigPnd" | "ShdPnd" => all.pending |= set(),
                 "SigCgt" => all.caught = set(),
                 "TracerPid" => all.tracer = value.parse().unwrap_or(0),
                 "Seccomp" => all.filtered = value != "0",
@@ -51,6 +54,11 @@ impl Signals {
     /// Whether a handler runs for it.
     pub(super) fn catches(&self, signal: i32) -> bool {
         self.caught & bit(signal) != 0
+    }
+
+    /// Whether it has come, and waits for its mask.
+    pub(super) fn has_pending(&self, signal: i32) -> bool {
+        self.pending & bit(signal) != 0
     }
 
     /// Whether it does nothing.

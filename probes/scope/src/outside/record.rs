@@ -1,6 +1,6 @@
 //! One call, from its first instruction to its return: followed code is stepped, everything else runs at full speed
 //! between breakpoints. Whatever is not seen gives a reason; the thread runs on natively behind it.
-use iced_x86::{Instruction, Mnemonic};
+use iced_x86::Instruction;
 
 use super::breakpoint::{Breakpoint, Wait};
 use super::handler::{Handler, HandlerError};
@@ -9,16 +9,14 @@ use super::machine::Stopped;
 use super::message::{Call, Gate};
 use super::process::{self, Signals};
 use super::run::Run;
-use super::sys::{self, Registers, Stop, Tid};
+use super::sys::{self, Registers, Tid};
 use super::watch::{Refusal, Watch};
 use crate::flow;
 use crate::predict::{self, Next};
 use crate::trace::{Fact, Link, Reasons};
 
-/// What glibc and librseq put before the abort address of a restartable sequence.
-const RSEQ_SIGNATURE: u32 = 0x5305_3053;
-const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
-const TRAP_FLAG: u64 = 0x100;
+pub(super) const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
+pub(super) const TRAP_FLAG: u64 = 0x100;
 /// How far above its return address a callee may leave the stack by `ret n`.
 const MOST_POPPED: u64 = 0xffff;
 /// Steps between two looks at the clock and the thread's processor.
@@ -59,11 +57,11 @@ pub(super) struct Recorder<'w> {
     pub(super) log: Log,
     pub(super) points: Run,
     activations: Vec<Activation>,
-    frames: Vec<Frame>,
+    pub(super) frames: Vec<Frame>,
     /// The instruction before the one that is next, and how the thread got behind it.
-    before: Option<Instruction>,
+    pub(super) before: Option<Instruction>,
     /// The thread wants SIGTRAP blocked.
-    wish: bool,
+    pub(super) wish: bool,
     began_ns: u64,
     native_ns: u64,
     steps: u64,
@@ -78,7 +76,7 @@ pub(super) fn call(watch: &mut Watch, tid: Tid, registers: Registers) -> Result<
     let former = handler
         .install(tid, &registers)
         .map_err(|error| refused(watch, tid, error))?;
-    let begin = registers.rip;
+    let (begin, begin_flags) = (registers.rip, registers.eflags);
     let (log, go, wish) = match Recorder::new(watch, tid, &registers) {
         Ok(recorder) => recorder.run(registers)?,
         Err(refusal) => {
@@ -87,9 +85,14 @@ pub(super) fn call(watch: &mut Watch, tid: Tid, registers: Registers) -> Result<
             return Err(refusal);
         }
     };
-    if let Go::End(registers) = go {
-        // A handler that cannot be taken back stays, and does no harm.
-        drop(handler.remove(tid, &registers, former));
+    if let Go::End(mut registers) = go {
+        // The kernel may take the flag of a step for the program's own.
+        registers.eflags &= !TRAP_FLAG | begin_flags & TRAP_FLAG;
+        sys::set_registers(tid, &registers)?;
+        // A handler that cannot be taken back stays, and does no harm. It must, where a trap is still to come.
+        if !Signals::of(tid).has_pending(libc::SIGTRAP) {
+            drop(handler.remove(tid, &registers, former));
+        }
         if wish && let Ok(mask) = sys::mask(tid) {
             sys::set_mask(tid, mask | SIGTRAP_BIT)?;
         }
@@ -331,11 +334,14 @@ impl<'w> Recorder<'w> {
         match () {
             () if flow::is_system_call(&instruction) => self.system_call(&registers, fall),
             () if flow::is_repeated(&instruction) => self.repeated(&registers, fall),
+            () if flow::pushes_flags(&instruction) || flow::pops_flags(&instruction) => {
+                self.flags(&registers, &instruction)
+            }
             () => self.step(registers, &instruction, next),
         }
     }
 
-    fn read(&mut self, addr: u64) -> Option<(Instruction, Vec<u8>)> {
+    pub(super) fn read(&mut self, addr: u64) -> Option<(Instruction, Vec<u8>)> {
         let mut bytes = [0; 15];
         let got = sys::read_memory(self.tid, addr, &mut bytes);
         let bytes = bytes.get(..got)?;
@@ -349,197 +355,4 @@ impl<'w> Recorder<'w> {
         let bytes = bytes.get(..instruction.len())?.to_vec();
         Some((instruction, bytes))
     }
-
-    /// Instructions behind which the thread could not be stepped safely: it runs them natively, and all that follows.
-    fn guarded(&self, instruction: &Instruction, registers: &Registers) -> Option<Reasons> {
-        if matches!(
-            instruction.mnemonic(),
-            Mnemonic::Sysenter | Mnemonic::Iretq | Mnemonic::Iretd
-        ) {
-            return Some(Reasons::UNGUARDED);
-        }
-        if !flow::is_system_call(instruction) {
-            return None;
-        }
-        let trap = u64::from(libc::SIGTRAP.unsigned_abs());
-        let native = instruction.mnemonic() == Mnemonic::Syscall;
-        match (native, registers.rax) {
-            (true, 15) | (false, 119 | 173) => Some(Reasons::SIGNAL_RETURN),
-            (true, 59 | 322) | (false, 11 | 358) => Some(Reasons::FORK),
-            (true, 13) if registers.rdi & 0xffff_ffff == trap => Some(Reasons::UNGUARDED),
-            (false, 48 | 67 | 126 | 174 | 175) => Some(Reasons::UNGUARDED),
-            _ => None,
-        }
-    }
-
-    /// `rt_sigprocmask` is done on the thread's behalf: with SIGTRAP blocked it could not be stepped.
-    pub(super) fn mask(&mut self, registers: &Registers, fall: u64) -> Result<Go, Refusal> {
-        let blocked = sys::mask(self.tid)?;
-        let trap = if self.wish { SIGTRAP_BIT } else { 0 };
-        let old = blocked & !SIGTRAP_BIT | trap;
-        let result = self.new_mask(registers, old)?;
-        let mut behind = *registers;
-        behind.rax = result.cast_unsigned();
-        behind.rcx = fall;
-        behind.r11 = registers.eflags & !TRAP_FLAG;
-        behind.rip = fall;
-        behind.orig_rax = u64::MAX;
-        sys::set_registers(self.tid, &behind)?;
-        self.log.arrived(fall, true);
-        Ok(Go::On(behind))
-    }
-
-    fn new_mask(&mut self, registers: &Registers, old: u64) -> Result<i64, Refusal> {
-        const EFAULT: i64 = -14;
-        const EINVAL: i64 = -22;
-        let mut new = old;
-        if registers.rsi != 0 {
-            let Some(set) = sys::read_word(self.tid, registers.rsi) else {
-                return Ok(EFAULT);
-            };
-            new = match registers.rdi & 0xffff_ffff {
-                0 => old | set,
-                1 => old & !set,
-                2 => set,
-                _ => return Ok(EINVAL),
-            };
-        }
-        if registers.rdx != 0
-            && sys::write_memory(self.tid, registers.rdx, &old.to_le_bytes()).is_err()
-        {
-            return Ok(EFAULT);
-        }
-        self.wish = new & SIGTRAP_BIT != 0;
-        sys::set_mask(self.tid, new & !SIGTRAP_BIT)?;
-        Ok(0)
-    }
-
-    fn step(
-        &mut self,
-        registers: Registers,
-        instruction: &Instruction,
-        next: Next,
-    ) -> Result<Go, Refusal> {
-        self.log.traps += 1;
-        sys::step(self.tid, 0)?;
-        loop {
-            match self.watch.stop_of(self.tid)? {
-                Stop::Signal(signal) => {
-                    let info = sys::signal_info(self.tid)?;
-                    let here = sys::registers(self.tid)?;
-                    if is_step(signal, info) {
-                        return self.behind(here, instruction, next);
-                    }
-                    if signal == libc::SIGTRAP && here.rip != registers.rip {
-                        // A breakpoint of the program's own: its handler runs first.
-                        let go = self.handled(signal, &here)?;
-                        return match go {
-                            Go::On(here) => self.behind(here, instruction, next),
-                            end => Ok(end),
-                        };
-                    }
-                    match self.signal(signal, &here)? {
-                        Go::On(_) => {}
-                        end => return Ok(end),
-                    }
-                }
-                Stop::Gone => {
-                    self.log.blame(Reasons::LEFT);
-                    return Ok(Go::Away);
-                }
-                stop if stop.is_group_stop() => sys::listen(self.tid)?,
-                Stop::Event(..) | Stop::SystemCall => sys::step(self.tid, 0)?,
-            }
-        }
-    }
-
-    /// A signal came before the instruction ran: its handler runs natively, and the step is made again.
-    fn signal(&mut self, signal: i32, here: &Registers) -> Result<Go, Refusal> {
-        if Signals::of(self.tid).catches(signal) {
-            let go = self.handled(signal, here)?;
-            if let Go::On(_) = go {
-                sys::step(self.tid, 0)?;
-            }
-            return Ok(go);
-        }
-        sys::step(self.tid, signal)?;
-        Ok(Go::On(*here))
-    }
-
-    /// The instruction has run: was it foretold that the thread would be here?
-    fn behind(
-        &mut self,
-        here: Registers,
-        instruction: &Instruction,
-        next: Next,
-    ) -> Result<Go, Refusal> {
-        let (addr, fall) = (here.rip, instruction.next_ip());
-        if flow::is_call(instruction) {
-            self.frames.push(Frame {
-                slot: here.rsp,
-                ret: fall,
-            });
-        }
-        if flow::pushes_flags(instruction) {
-            self.hide_flag(&here);
-        }
-        if next.allows(addr) {
-            self.log.arrived(addr, true);
-            return Ok(Go::On(here));
-        }
-        if flow::loads_stack_segment(instruction) {
-            return Ok(self.shadow(here, fall));
-        }
-        if self.signature_before(addr) == Some(RSEQ_SIGNATURE) {
-            return Ok(self.end(Reasons::RSEQ, here));
-        }
-        let known = flow::successors(instruction);
-        if next == Next::Unknown && (known.anywhere || known.allow(addr)) {
-            self.log.arrived(addr, false);
-            return Ok(Go::On(here));
-        }
-        self.log.blame(Reasons::UNEXPLAINED);
-        Ok(Go::On(here))
-    }
-
-    /// The one instruction in the shadow of MOV SS ran without a stop.
-    fn shadow(&mut self, here: Registers, at: u64) -> Go {
-        let lost = self.read(at);
-        let Some((lost, bytes)) = lost.filter(|(lost, _)| {
-            let leads = flow::successors(lost);
-            !leads.anywhere && leads.allow(here.rip)
-        }) else {
-            return self.end(Reasons::SHADOW, here);
-        };
-        self.log.arrived(at, true);
-        self.log.push(at, &bytes, here.rip, 1);
-        self.log.note(Fact::StepsInserted);
-        self.before = Some(lost);
-        Go::On(here)
-    }
-
-    /// Takes the trap flag out of flags that were pushed.
-    fn hide_flag(&mut self, here: &Registers) {
-        let slot = here.rsp.wrapping_add(1);
-        let mut byte = [0];
-        let read = sys::read_memory(self.tid, slot, &mut byte) == 1;
-        let [flags] = byte;
-        if !read || sys::write_memory(self.tid, slot, &[flags & !1]).is_err() {
-            self.log.note(Fact::TrapFlagVisible);
-        }
-    }
-
-    fn signature_before(&self, addr: u64) -> Option<u32> {
-        let mut bytes = [0; 4];
-        let got = sys::read_memory(self.tid, addr.wrapping_sub(4), &mut bytes);
-        (got == bytes.len()).then(|| u32::from_le_bytes(bytes))
-    }
-}
-
-/// Whether this SIGTRAP is a step of ours: the processor's, or the plain one behind a uprobe.
-fn is_step(signal: i32, info: sys::SignalInfo) -> bool {
-    const TRAP_BRKPT: i32 = 1;
-    const TRAP_TRACE: i32 = 2;
-    signal == libc::SIGTRAP
-        && (matches!(info.code, TRAP_BRKPT | TRAP_TRACE) || info.code == 0 && info.pid == 0)
 }

@@ -1,7 +1,9 @@
 //! The parts of a recorded call that run natively: callees at full speed, system calls, string instructions, signal
 //! handlers. Each ends at a breakpoint that must be met with the stack as it was.
+use iced_x86::Instruction;
+
 use super::breakpoint::{Breakpoint, Wait};
-use super::record::{Frame, Go, Recorder};
+use super::record::{Frame, Go, Recorder, SIGTRAP_BIT};
 use super::sys::{self, Registers, Stop};
 use super::watch::{Refusal, is_trigger, trap_number};
 use crate::trace::Reasons;
@@ -121,6 +123,22 @@ impl Recorder<'_> {
         Ok(self.arrived(ran, fall, Reasons::UNEXPLAINED))
     }
 
+    /// PUSHF and POPF, without the trap flag: one would show it, and behind the other the kernel leaves it set.
+    pub(super) fn flags(
+        &mut self,
+        registers: &Registers,
+        instruction: &Instruction,
+    ) -> Result<Go, Refusal> {
+        let moved = i64::from(instruction.stack_pointer_increment());
+        let goal = Goal {
+            rip: instruction.next_ip(),
+            rsp: registers.rsp.wrapping_add_signed(moved),
+            until: Some(sys::now_ns() + PATIENCE_NS),
+        };
+        let ran = self.run_to(goal)?;
+        Ok(self.arrived(ran, goal.rip, Reasons::UNEXPLAINED))
+    }
+
     /// Lets the thread have a signal whose handler runs natively, until it is back where it was interrupted.
     pub(super) fn handled(&mut self, signal: i32, here: &Registers) -> Result<Go, Refusal> {
         // Behind the handler the breakpoint must be met.
@@ -142,6 +160,9 @@ impl Recorder<'_> {
             // No handler ran, but one instruction did.
             return Ok(self.end(Reasons::UNEXPLAINED, entered));
         }
+        // Most handlers block all signals: the breakpoint at their end must be met all the same. Their return sets the
+        // mask that was.
+        sys::set_mask(self.tid, sys::mask(self.tid)? & !SIGTRAP_BIT)?;
         let until = Some(sys::now_ns() + PATIENCE_NS);
         let Some(returns) = sys::read_word(self.tid, entered.rsp) else {
             return Ok(self.end(Reasons::UNEXPLAINED, entered));
