@@ -18,6 +18,7 @@ mod record;
 mod run;
 mod step;
 mod sys;
+mod waits;
 mod watch;
 
 use std::io::{self, BufRead, Write};

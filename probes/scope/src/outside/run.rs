@@ -234,7 +234,8 @@ impl Recorder<'_> {
                     }
                 }
                 stop if stop.is_group_stop() => sys::listen(self.tid)?,
-                Stop::Event(..) | Stop::SystemCall => self.watch.resume(self.tid, 0)?,
+                Stop::SystemCall => self.watch.made_again(self.tid)?,
+                Stop::Event(..) => self.watch.resume(self.tid, 0)?,
             }
         }
     }

@@ -8,14 +8,12 @@ use super::breakpoint::{Breakpoint, MARK};
 use super::message::{Arm, Gate};
 use super::process::{self, Signals};
 use super::sys::{self, Registers, SignalInfo, Stop, Tid};
+use super::waits::Again;
 
 /// `si_code` of a perf event's SIGTRAP.
 const TRAP_PERF: i32 = 6;
 /// `si_code` of a signal that a descriptor sent.
 const POLL_IN: i32 = 1;
-const EINTR: i64 = -4;
-/// Run the system call again if no handler runs, else EINTR.
-const ERESTARTNOHAND: i64 = -514;
 
 /// Why the guardian cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +71,8 @@ pub(super) struct Watch {
     children: OwnedFd,
     input: i32,
     later: VecDeque<(Tid, Stop)>,
+    /// System calls that are made again.
+    pub(super) again: BTreeMap<Tid, Again>,
     pub(super) passed: u64,
     pub(super) late: u64,
     /// Threads that could not be given a trigger.
@@ -94,6 +94,7 @@ impl Watch {
             children: sys::child_events()?,
             input,
             later: VecDeque::new(),
+            again: BTreeMap::new(),
             passed: 0,
             late: 0,
             blind: 0,
@@ -289,7 +290,7 @@ impl Watch {
     fn serve(&mut self, tid: Tid, stop: Stop) -> Result<Option<Happened>, Refusal> {
         match stop {
             Stop::Gone => _ = self.threads.remove(&tid),
-            Stop::SystemCall => self.resume(tid, 0)?,
+            Stop::SystemCall => self.made_again(tid)?,
             Stop::Event(libc::PTRACE_EVENT_EXEC, _) => return self.executed(tid),
             Stop::Event(..) if stop.is_group_stop() => sys::listen(tid)?,
             Stop::Event(..) => {
@@ -346,20 +347,6 @@ impl Watch {
         }
         self.deliver(tid, signal)?;
         Ok(None)
-    }
-
-    /// Lets a thread have its signal. One that does nothing interrupts a system call of a traced thread all the same:
-    /// the call is then made again, as if nothing had come.
-    pub(super) fn deliver(&mut self, tid: Tid, signal: i32) -> Result<(), Refusal> {
-        if Signals::of(tid).ignores(signal) {
-            let mut registers = sys::registers(tid)?;
-            let called = registers.orig_rax.cast_signed() >= 0;
-            if called && registers.rax.cast_signed() == EINTR {
-                registers.rax = ERESTARTNOHAND.cast_unsigned();
-                sys::set_registers(tid, &registers)?;
-            }
-        }
-        self.resume(tid, signal)
     }
 
     /// Lets a thread run; one that was killed meanwhile is no error.
