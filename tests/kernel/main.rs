@@ -9,6 +9,8 @@ mod loss;
 mod process;
 mod sample;
 mod sched;
+mod scope;
+mod scope_harm;
 mod sites;
 mod stream;
 
@@ -29,6 +31,8 @@ fn main() -> ExitCode {
     loss::add(&mut suite);
     stream::add(&mut suite);
     lifecycle::add(&mut suite);
+    scope::add(&mut suite);
+    scope_harm::add(&mut suite);
     suite.run()
 }
 

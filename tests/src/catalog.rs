@@ -111,6 +111,21 @@ pub const BUSY: Fixture = Fixture::c("busy", &["busy.c"]);
 /// Calls as fast as it can.
 pub const FLOOD: Fixture = Fixture::c("flood", &["flood.c"]);
 
+/// One function called again and again until the input ends, whose result is checked each time.
+pub const SCOPED: Fixture = Fixture::c("scoped", &["scoped.c", "scoped.s"]);
+/// [`SCOPED`] with the C library in it.
+pub const SCOPED_STATIC: Fixture =
+    Fixture::c("scoped-static", &["scoped.c", "scoped.s"]).flags(&["-static"]);
+/// [`SCOPED`] without symbols, at fixed addresses.
+pub const SCOPED_STRIPPED: Fixture = Fixture::c("scoped-stripped", &["scoped.c", "scoped.s"])
+    .flags(&["-no-pie", "-fno-pie"])
+    .stripped();
+/// [`SCOPED_STRIPPED`] with its symbols.
+pub const SCOPED_FIXED: Fixture =
+    Fixture::c("scoped-fixed", &["scoped.c", "scoped.s"]).flags(&["-no-pie", "-fno-pie"]);
+/// One function called by goroutines.
+pub const SCOPED_GO: Fixture = Fixture::go("scoped-go", &["scoped.go"]);
+
 /// Programs that run to their end by themselves and account for themselves.
 pub const PROGRAMS: [Fixture; 23] = [
     CALLS, OFFSETS, STRIPPED, TAIL, RECOVERS, SANDBOXED, VFORKS, FIBERS, JUMP, SIGNALS, ALTSTACK,

@@ -11,6 +11,7 @@ pub mod real;
 pub mod report;
 pub mod residue;
 pub mod scalpel;
+pub mod scope;
 pub mod suite;
 pub mod target;
 pub mod truth;

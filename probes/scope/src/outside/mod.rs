@@ -126,7 +126,7 @@ fn began(
 
 fn armed(watch: &mut Watch, arm: Arm, output: &mut impl Write) -> Result<(), Trouble> {
     watch.arm(arm)?;
-    let threads = watch.threads() - watch.blind;
+    let threads = watch.seeing();
     tell(output, &Report::Armed { threads })
 }
 

@@ -66,11 +66,15 @@ impl Signals {
         self.ignored & bit(signal) != 0 || IGNORED.contains(&signal) && !self.catches(signal)
     }
 
-    /// A signal that the thread would not notice; where Go handles all, the one that it takes for its own.
+    /// A signal that the thread would not notice, better one that it does not block now; where Go handles all, the one
+    /// that it takes for its own.
     pub(super) fn trigger(&self, go: bool) -> Option<i32> {
-        let silent = |signal: &i32| self.ignores(*signal) && self.blocked & bit(*signal) == 0;
-        let found = TRIGGERS.into_iter().find(silent);
-        found.or_else(|| (go && self.blocked & bit(libc::SIGURG) == 0).then_some(libc::SIGURG))
+        let silent = |signal: &i32| self.ignores(*signal);
+        let open = |signal: &i32| self.blocked & bit(*signal) == 0;
+        let find = |test: &dyn Fn(&i32) -> bool| TRIGGERS.into_iter().find(|signal| test(signal));
+        find(&|signal| silent(signal) && open(signal))
+            .or_else(|| find(&silent))
+            .or_else(|| go.then_some(libc::SIGURG))
     }
 }
 
@@ -161,7 +165,8 @@ mod tests {
         let every = u64::MAX;
         assert_eq!(signals(every, 0, 0).trigger(false), None);
         assert_eq!(signals(every, 0, 0).trigger(true), Some(libc::SIGURG));
-        assert_eq!(signals(0, 0, every).trigger(true), None);
+        // Blocked for a while, as around a fork: it comes late, and does nothing then.
+        assert_eq!(signals(0, 0, every).trigger(false), Some(libc::SIGURG));
     }
 
     #[test]

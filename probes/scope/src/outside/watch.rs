@@ -55,6 +55,8 @@ pub(super) enum Happened {
 #[derive(Debug, Default)]
 struct Thread {
     triggers: Vec<Breakpoint>,
+    /// It could not be given any.
+    blind: bool,
 }
 
 /// The watched process.
@@ -75,8 +77,6 @@ pub(super) struct Watch {
     pub(super) again: BTreeMap<Tid, Again>,
     pub(super) passed: u64,
     pub(super) late: u64,
-    /// Threads that could not be given a trigger.
-    pub(super) blind: usize,
 }
 
 impl Watch {
@@ -97,7 +97,6 @@ impl Watch {
             again: BTreeMap::new(),
             passed: 0,
             late: 0,
-            blind: 0,
         };
         let options = options(pid);
         // Threads may be born meanwhile: those of a traced one are traced from their birth.
@@ -128,6 +127,11 @@ impl Watch {
         self.threads.len()
     }
 
+    /// How many of them tell of calls.
+    pub(super) fn seeing(&self) -> usize {
+        self.threads.values().filter(|thread| !thread.blind).count()
+    }
+
     /// Waits for calls from now on.
     pub(super) fn arm(&mut self, arm: Arm) -> Result<(), Refusal> {
         self.go = arm.go;
@@ -138,10 +142,10 @@ impl Watch {
         for tid in tids {
             self.arm_thread(tid)?;
         }
-        if self.blind > 0 && self.blind == self.threads.len() {
+        if !self.threads.is_empty() && self.seeing() == 0 {
             return Err(Refusal {
                 gate: Gate::System,
-                why: "every thread handles or blocks SIGURG, SIGWINCH and SIGCHLD: no signal is left that could \
+                why: "the program handles SIGURG, SIGWINCH and SIGCHLD: no signal is left that could \
                       tell of a call without harm"
                     .into(),
             });
@@ -151,7 +155,9 @@ impl Watch {
 
     fn arm_thread(&mut self, tid: Tid) -> Result<(), Refusal> {
         let Some(signal) = Signals::of(tid).trigger(self.go) else {
-            self.blind += 1;
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                thread.blind = true;
+            }
             return Ok(());
         };
         let mut triggers = Vec::new();
