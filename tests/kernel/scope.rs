@@ -248,23 +248,29 @@ fn threads_are_named_and_go_on() -> Outcome {
     target.unharmed()
 }
 
+/// Steps one call, and prints where it is before each instruction.
+const GDB: &str = r#"
+set confirm off
+set breakpoint pending off
+break *calling
+run calling
+delete
+set $slot = $rsp
+while $rsp <= $slot
+printf "pc %lx\n", (long)$pc - (long)calling
+stepi
+end
+kill
+"#;
+
 fn another_stepper_sees_the_same_instructions() -> Outcome {
     let fixture = SCOPED.copy()?;
+    let script = fixture.directory().join("steps.gdb");
+    std::fs::write(&script, GDB)?;
     let mut gdb = Command::new("gdb");
-    let script = [
-        "set confirm off",
-        "break calling",
-        "run calling < /dev/null",
-        "delete",
-        "set $slot = $rsp",
-        "while $rsp <= $slot\nprintf \"pc %lx\\n\", $pc - (long)calling\nstepi\nend",
-        "kill",
-    ];
-    gdb.args(["-batch", "-nx"]);
-    for line in script {
-        gdb.args(["-ex", line]);
-    }
-    gdb.arg(fixture.path());
+    gdb.args(["-batch", "-nx", "-x"])
+        .arg(&script)
+        .arg(fixture.path());
     let seen = match child::run(gdb) {
         Ok(ended) => ended,
         Err(_) => return Err(Skip::because("gdb is not installed")),

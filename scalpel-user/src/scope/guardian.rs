@@ -15,7 +15,7 @@ use crate::exit::Outcome;
 
 /// Runs this process as a guardian until its input ends.
 pub fn be_the_guardian() -> Result<Outcome> {
-    guard(io::stdin().lock(), io::stdout().lock()).context("the guardian of a scope")?;
+    guard().context("the guardian of a scope")?;
     Ok(Outcome::Done)
 }
 

@@ -29,19 +29,25 @@ use message::{Arm, End, Order, Report};
 use sys::Tid;
 use watch::{Happened, Refusal, Watch};
 
-/// Guards one process until the calls that were asked for are recorded, or until the input ends. The last report says
-/// how it ended. To be run in a process of its own, with a single thread.
+/// Guards one process until the calls that were asked for are recorded, or until the input ends: orders come by stdin,
+/// reports go to stdout, and the last one says how it ended. To be run in a process of its own.
 ///
 /// # Errors
 /// The tool does not speak as it should, or does not listen.
-pub fn guard(mut input: impl BufRead + AsFd, mut output: impl Write) -> Result<(), io::Error> {
+pub fn guard() -> io::Result<()> {
     sys::outlive_the_terminal();
-    let last = match session(&mut input, &mut output) {
+    sys::hold_child_signal();
+    // A thread of its own traces: its end lets go of all threads at once, while the end of a process takes its time.
+    let last = std::thread::spawn(|| session(&mut io::stdin().lock(), &mut io::stdout().lock()));
+    let last = last
+        .join()
+        .map_err(|_panic| io::Error::other("the tracing thread panicked"))?;
+    let last = match last {
         Ok(last) => last,
         Err(Trouble::Refused(Refusal { gate, why })) => Report::Refused { gate, why },
         Err(Trouble::Pipe(error)) => return Err(error),
     };
-    say(&mut output, &last)
+    say(&mut io::stdout().lock(), &last)
 }
 
 enum Trouble {
@@ -64,6 +70,7 @@ fn session(input: &mut (impl BufRead + AsFd), output: &mut impl Write) -> Result
     let threads = watch.threads();
     tell(output, &Report::Seized { threads })?;
     let why = follow(&mut watch, input, output)?;
+    watch.let_go()?;
     Ok(Report::Ended {
         why,
         passed: watch.passed,

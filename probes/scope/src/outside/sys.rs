@@ -105,6 +105,17 @@ pub(super) fn to_system_call(tid: Tid, signal: i32) -> io::Result<()> {
     .map(drop)
 }
 
+/// Traces a stopped thread no more, and lets it run.
+pub(super) fn detach(tid: Tid, signal: i32) -> io::Result<()> {
+    ptrace(
+        libc::PTRACE_DETACH,
+        tid,
+        0,
+        u64::from(signal.unsigned_abs()),
+    )
+    .map(drop)
+}
+
 /// Leaves a thread in its group stop, and hears when it ends.
 pub(super) fn listen(tid: Tid) -> io::Result<()> {
     ptrace(libc::PTRACE_LISTEN, tid, 0, 0).map(drop)
@@ -301,14 +312,24 @@ pub(super) fn pin(processor: Option<usize>) {
     unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
 }
 
-/// A descriptor that is readable when a traced thread stopped; from now on the signal for it is taken by nothing else.
-pub(super) fn child_events() -> io::Result<OwnedFd> {
+fn child_signal() -> libc::sigset_t {
     // SAFETY: a set of bits, for which zero is a value.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: the set is valid, and so is the signal.
     unsafe { libc::sigaddset(&raw mut set, libc::SIGCHLD) };
+    set
+}
+
+/// Keeps the signal of a stopped child for [`child_events`], in this thread and those that it starts.
+pub(super) fn hold_child_signal() {
+    let set = child_signal();
     // SAFETY: the kernel reads the set.
-    unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, null_mut()) };
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, null_mut()) };
+}
+
+/// A descriptor that is readable when a traced thread stopped.
+pub(super) fn child_events() -> io::Result<OwnedFd> {
+    let set = child_signal();
     // SAFETY: a new descriptor or an error.
     let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
     if fd < 0 {

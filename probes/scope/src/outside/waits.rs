@@ -1,8 +1,8 @@
 //! Signals of traced threads. The kernel lets one that does nothing interrupt a wait all the same when the thread is traced:
 //! calls such as `epoll_wait` would return EINTR. They are made again, as if nothing had come, and their time runs on.
 use super::process::Signals;
-use super::sys::{self, Registers, Tid};
-use super::watch::{Refusal, Watch};
+use super::sys::{self, Registers, Stop, Tid};
+use super::watch::{Refusal, Watch, is_trigger, trap_number};
 
 const EINTR: i64 = -4;
 const EAGAIN: i64 = -11;
@@ -41,6 +41,53 @@ impl Watch {
         }
         self.again.remove(&tid);
         self.resume(tid, signal)
+    }
+
+    /// Lets all threads go. Those that a signal has just woken are looked after first; the others need no stop for it:
+    /// they are free when the tracing thread ends, which is to be soon.
+    pub(super) fn let_go(&mut self) -> Result<(), Refusal> {
+        self.disarm();
+        while let Some((tid, stop)) = sys::wait(-1, false)? {
+            let signal = match stop {
+                Stop::Gone => continue,
+                Stop::Signal(signal) => self.last_signal(tid, signal)?,
+                Stop::SystemCall => self.last_call(tid)?,
+                Stop::Event(..) => 0,
+            };
+            match sys::detach(tid, signal) {
+                Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What a thread that is let go gets of its signal.
+    fn last_signal(&self, tid: Tid, signal: i32) -> Result<i32, Refusal> {
+        let info = sys::signal_info(tid).unwrap_or_default();
+        if is_trigger(signal, info) || trap_number(signal, info).is_some() {
+            return Ok(0);
+        }
+        if !Signals::of(tid).ignores(signal) {
+            return Ok(signal);
+        }
+        let mut registers = sys::registers(tid)?;
+        if registers.orig_rax.cast_signed() >= 0 && registers.rax.cast_signed() == EINTR {
+            registers.rax = ERESTARTNOHAND.cast_unsigned();
+            sys::set_registers(tid, &registers)?;
+        }
+        Ok(0)
+    }
+
+    /// A thread that is let go at the begin or the end of a call that was made again.
+    fn last_call(&self, tid: Tid) -> Result<i32, Refusal> {
+        let before = self.again.get(&tid).and_then(|again| again.within);
+        if let Some(before) = before {
+            let mut registers = sys::registers(tid)?;
+            registers.r10 = before;
+            sys::set_registers(tid, &registers)?;
+        }
+        Ok(0)
     }
 
     /// A call that is made again stands at its begin or its end.

@@ -174,6 +174,14 @@ impl Watch {
         Ok(())
     }
 
+    /// Waits for nothing any more.
+    pub(super) fn disarm(&mut self) {
+        self.begin = None;
+        for thread in self.threads.values_mut() {
+            thread.triggers.clear();
+        }
+    }
+
     /// Lets the program run to its own first instruction.
     pub(super) fn go_on_to_begin(&mut self, tid: Tid) -> Result<(), Refusal> {
         self.begin = None;
