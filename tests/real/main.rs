@@ -7,6 +7,7 @@ mod node;
 mod postgres;
 mod redis;
 mod ripgrep;
+mod scope;
 mod sqlite;
 mod verdict;
 
@@ -24,5 +25,6 @@ fn main() -> ExitCode {
     sqlite::add(&mut suite, &programs);
     ripgrep::add(&mut suite);
     node::add(&mut suite);
+    scope::add(&mut suite, &programs);
     suite.run()
 }
