@@ -278,7 +278,8 @@ fn another_stepper_sees_the_same_instructions() -> Outcome {
     let truth: Vec<i64> = seen
         .stdout
         .lines()
-        .filter_map(|line| i64::from_str_radix(line.strip_prefix("pc ")?, 16).ok())
+        .filter_map(|line| u64::from_str_radix(line.strip_prefix("pc ")?, 16).ok())
+        .map(u64::cast_signed)
         .collect();
     if truth.is_empty() {
         return Err(Skip::because(format!(

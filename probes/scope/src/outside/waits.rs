@@ -47,7 +47,8 @@ impl Watch {
     /// they are free when the tracing thread ends, which is to be soon.
     pub(super) fn let_go(&mut self) -> Result<(), Refusal> {
         self.disarm();
-        while let Some((tid, stop)) = sys::wait(-1, false)? {
+        // No child left is no error: all are let go.
+        while let Ok(Some((tid, stop))) = sys::wait(-1, false) {
             let signal = match stop {
                 Stop::Gone => continue,
                 Stop::Signal(signal) => self.last_signal(tid, signal)?,
