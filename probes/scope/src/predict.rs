@@ -91,7 +91,7 @@ fn repeated(instruction: &Instruction, machine: &impl Machine) -> Next {
 }
 
 /// rcx, or ecx under a 32-bit address size.
-fn counter(instruction: &Instruction, machine: &impl Machine) -> u64 {
+pub(crate) fn counter(instruction: &Instruction, machine: &impl Machine) -> u64 {
     let narrow = (0..instruction.op_count()).any(|operand| {
         matches!(
             instruction.op_kind(operand),

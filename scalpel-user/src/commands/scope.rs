@@ -101,6 +101,8 @@ fn head(decoded: &Decoded) -> Head<'_> {
         reasons: decoded.summary.reasons,
         verified: &decoded.summary.verified,
         assumed: &decoded.summary.assumed,
+        started: 0,
+        not_followed: &[],
     }
 }
 

@@ -183,6 +183,23 @@ impl Events {
     }
 }
 
+/// One breakpoint by itself; `None` where the kernel gives none. It is the caller's to close, by [`remove`].
+pub(in super::super) fn breakpoint(addr: u64, data: u64) -> Option<u64> {
+    let attr = attr(EXECUTE, addr, data, false);
+    let args = [attr.as_ptr() as u64, 0, u64::MAX, u64::MAX, CLOEXEC, 0];
+    // SAFETY: an attribute of the size that it names; a new descriptor.
+    let fd = u64::try_from(unsafe { sys::call(PERF_EVENT_OPEN, args) }).ok()?;
+    Some(moved_up(fd))
+}
+
+/// Off first: a child that was forked meanwhile holds the descriptor too.
+pub(in super::super) fn remove(fd: u64) {
+    // SAFETY: an ioctl of perf events; on any other file its number means nothing.
+    unsafe { sys::call(IOCTL, [fd, DISABLE, 0, 0, 0, 0]) };
+    // SAFETY: a descriptor of ours.
+    unsafe { sys::call(CLOSE, [fd, 0, 0, 0, 0, 0]) };
+}
+
 fn id(fd: u64) -> Option<u64> {
     let mut id = 0_u64;
     // SAFETY: the kernel writes one word into `id`, if the file is a perf event.

@@ -19,6 +19,7 @@ use crate::flow;
 use crate::predict::Next;
 use crate::trace::{CallOuts, Form, Reasons};
 use events::Events;
+pub(super) use events::{breakpoint, remove};
 
 /// How often a callee may touch its return slot before it is stepped.
 const MOST_TOUCHES: u64 = 100;

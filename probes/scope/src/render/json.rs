@@ -8,7 +8,7 @@ use super::Head;
 use super::text::{Syntax, Texts};
 use crate::sink::Sink;
 use crate::symbol::{Resolver, Symbol};
-use crate::trace::{Code, Fact, Step, Trace};
+use crate::trace::{Child, Code, Fact, Step, Trace};
 
 #[derive(Serialize)]
 struct Whole<'a> {
@@ -19,6 +19,9 @@ struct Whole<'a> {
     instructions: u64,
     verified: Vec<&'static str>,
     assumed: Vec<&'static str>,
+    /// How many threads and processes were started within, and the first of them.
+    started: u64,
+    not_followed: &'a [Child],
 }
 
 #[derive(Serialize)]
@@ -79,6 +82,8 @@ impl<W: Write> JsonWriter<W> {
             instructions: head.instructions,
             verified: sentences(head.verified),
             assumed: sentences(head.assumed),
+            started: head.started,
+            not_followed: head.not_followed,
         })?;
         self.write(if self.any { "]," } else { "{\"trace\":[]," });
         self.write(whole.strip_prefix('{').unwrap_or("}"));

@@ -8,7 +8,7 @@ pub use json::{JsonWriter, json};
 pub use text::{Line, Lines, Syntax, lines};
 pub use tree::{TREE_LINES, Tree, tree};
 
-use crate::trace::{Fact, Reasons, Tier, Trace};
+use crate::trace::{Child, Fact, Reasons, Tier, Trace};
 
 /// What is known of a whole trace.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,10 @@ pub struct Head<'a> {
     pub verified: &'a [Fact],
     /// What was not.
     pub assumed: &'a [Fact],
+    /// Threads and processes that were started within, and run free.
+    pub started: u64,
+    /// The first of them.
+    pub not_followed: &'a [Child],
 }
 
 impl<'a> Head<'a> {
@@ -38,7 +42,27 @@ impl<'a> Head<'a> {
             reasons: trace.reasons,
             verified: &trace.verified,
             assumed: &trace.assumed,
+            started: trace.started,
+            not_followed: &trace.not_followed,
         }
+    }
+
+    fn children(&self) -> String {
+        if self.started == 0 {
+            return String::new();
+        }
+        let kind = |child: &Child| if child.thread { "thread" } else { "process" };
+        let listed = self.not_followed.iter();
+        let listed: Vec<_> = listed
+            .map(|child| format!("{} {}", kind(child), child.tid))
+            .collect();
+        let more = self.started.saturating_sub(listed.len() as u64);
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        format!("not followed: {}{more}\n", listed.join(", "))
     }
 
     /// The line above every rendering: how much, and how far it can be believed.
@@ -53,7 +77,11 @@ impl<'a> Head<'a> {
             format!("truncated: {}", self.reasons)
         };
         let tier = self.tier.word();
-        format!("{} instructions ({tier}), {status}\n", self.instructions)
+        let children = self.children();
+        format!(
+            "{} instructions ({tier}), {status}\n{children}",
+            self.instructions
+        )
     }
 }
 

@@ -69,7 +69,9 @@ pub fn tree(trace: &Trace, symbols: &mut dyn Resolver, most: usize) -> String {
     for step in &trace.steps {
         tree.step(0, step);
     }
-    super::Head::of(trace).text() + &tree.text(most.saturating_sub(1))
+    let head = super::Head::of(trace).text();
+    let room = most.saturating_sub(head.lines().count());
+    head + &tree.text(room)
 }
 
 impl Sink for Tree {

@@ -40,6 +40,7 @@ cures! {
     ReturnSlotWatched
     EntriesWatched
     CallOutsVerified
+    RepeatsRunOn
 }
 
 /// Whether the cure is in force.

@@ -112,6 +112,7 @@ fn blank() -> Thread {
         }; thread::LISTED],
         started: 0,
         probed: probed::Probed::NONE,
+        bulk: None,
         signals: 0,
         key: 0,
         traps: 0,

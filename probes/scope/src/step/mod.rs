@@ -5,6 +5,7 @@
     reason = "a signal handler, system calls without libc, and the log that they share"
 )]
 mod altstack;
+mod bulk;
 #[path = "../callout/mod.rs"]
 mod callout;
 mod collect;
@@ -269,6 +270,7 @@ fn ready(thread: *mut Thread) -> Option<*mut u64> {
 
 /// After a pause: what the stop at the door left behind.
 fn settle(state: &mut Thread) {
+    bulk::ends(state);
     callout::settle(state);
     if state.armed {
         state.armed = false;

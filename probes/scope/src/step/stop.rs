@@ -6,7 +6,7 @@ use super::cure::{Cure, holds};
 use super::guard::{self, Verdict};
 use super::registers::{Registers, TRAP_FLAG};
 use super::thread::{Before, Entry, Kind, LONGEST, Thread, mark};
-use super::{callout, displaced, doors, memory, over, probed, sys};
+use super::{bulk, callout, displaced, doors, memory, over, probed, sys};
 use crate::predict::{self, Next};
 use crate::trace::Reasons;
 use crate::{flow, oracle};
@@ -139,6 +139,7 @@ fn run(
         return false;
     }
     let verdict = verdict(thread, registers, &instruction, kind);
+    let again = thread.before.kind == Kind::Repeated && thread.before.addr == addr;
     thread.before = Before {
         addr,
         fall: instruction.next_ip(),
@@ -151,6 +152,10 @@ fn run(
         },
     };
     match verdict {
+        Verdict::Run
+            if kind == Kind::Repeated
+                && !again
+                && bulk::starts(thread, registers, &instruction) => {}
         Verdict::Run if holds(Cure::FlagKeptByPop) => registers.trap(true),
         Verdict::Run => {}
         Verdict::Away => thread.away = true,
@@ -217,6 +222,21 @@ fn count(thread: &mut Thread, addr: u64, bytes: Option<&[u8]>) {
         if let Some(bytes) = bytes {
             frame.seal = oracle::seal(frame.seal, addr, bytes);
         }
+    }
+}
+
+/// A string instruction has run so many times at once, of which one is logged already.
+pub(super) fn repeats(thread: &mut Thread, times: u64) {
+    let more = times.saturating_sub(1);
+    let addr = thread.before.addr;
+    thread.counted += more;
+    for frame in thread.frames.iter_mut().flatten() {
+        if frame.form.shows(addr) {
+            frame.shown += more;
+        }
+    }
+    if let Some(last) = thread.last() {
+        last.count = u32::try_from(times.max(1)).unwrap_or(u32::MAX);
     }
 }
 

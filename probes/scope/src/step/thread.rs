@@ -3,6 +3,7 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use super::bulk::Bulk;
 use super::probed::Probed;
 use crate::flow::Successors;
 use crate::predict::Next;
@@ -117,6 +118,8 @@ pub(super) struct Thread {
     pub(super) children: [Child; LISTED],
     pub(super) started: u64,
     pub(super) probed: Probed,
+    /// A string instruction runs natively.
+    pub(super) bulk: Option<Bulk>,
     /// Stops at which a signal was pending.
     pub(super) signals: u64,
     /// Which thread of the process's life this is: ids of dead ones come back.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::cure::{Cure, holds};
 use super::registers::{Registers, TRAP_FLAG};
 use super::thread::{Kind, Thread, mark};
-use super::{callout, displaced, doors, foreign, over, stop, sys, thread};
+use super::{bulk, callout, displaced, doors, foreign, over, stop, sys, thread};
 
 const SI_KERNEL: i32 = 0x80;
 const TRAP_TRACE: i32 = 2;
@@ -125,8 +125,10 @@ extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
     if code == TRAP_PERF
         && let Some(event) = callout::event(info)
     {
-        if let Some(thread) = state {
-            callout::hit(thread, &mut registers, event);
+        match state {
+            Some(thread) if event.0 == bulk::EVENT => bulk::hit(thread, &mut registers),
+            Some(thread) => callout::hit(thread, &mut registers, event),
+            None => {}
         }
         return;
     }

@@ -107,6 +107,7 @@ pub(crate) const ALL: &[(&str, &[&str])] = &[
             "a_longjmp_back_into_the_region_is_exact",
         ],
     ),
+    ("RepeatsRunOn", &["a_long_string_instruction_runs_at_once"]),
     ("EntriesWatched", &["a_callback_into_the_region_is_exact"]),
     (
         "CallOutsVerified",

@@ -6,7 +6,7 @@ use scalpel_scope::{Code, Emit, HwTrace, Reasons, Trace};
 use crate::code::{self, Routine, quiet};
 
 /// Whether this process may have debug registers: what is denied is stepped, and the traces are the same.
-fn may() -> bool {
+pub(crate) fn may() -> bool {
     let mut attr = [0_u64; 16];
     attr[0] = 5 | 128 << 32;
     attr[5] = 1 | 1 << 5 | 1 << 6;

@@ -47,6 +47,47 @@ pub(crate) fn a_repeated_string_instruction_is_folded_with_its_count() {
     assert_eq!(counts, [1, 100, 1]);
 }
 
+pub(crate) fn a_long_string_instruction_runs_at_once() {
+    // mov ecx, edx; rep movsb; nop; ret
+    let routine = Routine::of(&[0x89, 0xd1, 0xf3, 0xa4, 0x90, 0xc3]);
+    let from: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    let mut to = vec![0_u8; from.len()];
+    let args = [
+        to.as_mut_ptr() as u64,
+        from.as_ptr() as u64,
+        300_000,
+        0,
+        0,
+        0,
+    ];
+    let (_, trace) = routine.trace(args);
+    assert_eq!(to, from);
+    if !crate::shape::may_watch() {
+        assert_eq!(trace.reasons, Reasons::BUDGET);
+        return;
+    }
+    assert!(trace.is_complete(), "{}", trace.reasons);
+    let counts: Vec<_> = trace.steps.iter().map(|step| step.count).collect();
+    assert_eq!(counts, [1, 300_000, 1, 1]);
+    assert_eq!((trace.counted, trace.traps < 20), (300_003, true));
+    // One that ends before its counter: mov ecx, edx; repne scasb; mov eax, ecx; ret
+    let routine = Routine::of(&[0x89, 0xd1, 0xf2, 0xae, 0x89, 0xc8, 0xc3]);
+    let (left, trace) = unsafe {
+        HwTrace::call(
+            routine.at,
+            [from.as_ptr() as u64 + 1, 0, 5000, 0, 0, 0],
+            code::quiet(),
+        )
+    };
+    assert!(trace.is_complete(), "{}", trace.reasons);
+    let counts: Vec<_> = trace
+        .steps
+        .iter()
+        .map(|step| u64::from(step.count))
+        .collect();
+    assert_eq!(counts, [1, 5000 - left, 1, 1]);
+}
+
 pub(crate) fn self_recursion_is_exact() {
     // dec edi; jz ret; call self; ret
     let routine = Routine::of(&[0xff, 0xcf, 0x74, 5, 0xe8, 0xf7, 0xff, 0xff, 0xff, 0xc3]);

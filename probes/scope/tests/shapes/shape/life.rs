@@ -3,7 +3,7 @@ use std::arch::global_asm;
 use std::time::{Duration, Instant};
 
 use scalpel_scope::trace::Fact;
-use scalpel_scope::{Budget, HwTrace, Options, Reasons, ScopedTrace};
+use scalpel_scope::{Budget, HwTrace, Options, Reasons, ScopedTrace, render};
 
 use crate::code::{Routine, quiet, stepped};
 
@@ -156,6 +156,18 @@ pub(crate) fn a_thread_is_not_followed_and_both_live() {
     let trace = scope.close().unwrap();
     assert_eq!(sum, 4950);
     started(&trace, &[true]);
+    let mut symbols = scalpel_scope::symbol::ProcessSymbols::new();
+    let text = render::tree(&trace, &mut symbols, render::TREE_LINES);
+    let tid = trace.not_followed[0].tid;
+    assert!(
+        text.contains(&format!("\nnot followed: thread {tid}\n")),
+        "{text}"
+    );
+    assert!(text.lines().count() <= render::TREE_LINES);
+    let json = render::json(&trace, &mut symbols, render::Syntax::Intel).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["started"], 1);
+    assert_eq!(json["not_followed"][0]["tid"], tid);
 }
 
 pub(crate) fn a_spawned_command_is_not_followed_and_runs() {

@@ -9,6 +9,7 @@ mod mutation;
 mod random;
 mod surface;
 
+pub(crate) use callouts::may as may_watch;
 pub(crate) use flow::has_protection_keys;
 pub(crate) use foreign::can_probe;
 
@@ -37,6 +38,7 @@ shapes! {
         a_loop_of_one_instruction_is_not_folded,
         a_repeated_string_instruction_is_folded_with_its_count,
         self_recursion_is_exact,
+        a_long_string_instruction_runs_at_once,
         a_longjmp_into_the_scope_is_exact,
         code_that_changes_itself_is_shown_as_it_ran,
         a_return_at_the_end_of_a_mapping_does_not_fault,
