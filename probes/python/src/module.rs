@@ -176,6 +176,20 @@ unsafe extern "C" fn set_profile(_: Object, _: Arguments, _: ffi::Py_ssize_t) ->
     none()
 }
 
+/// Whether an object is [`set_profile`] as Python code has it.
+///
+/// # Safety
+/// The interpreter lock is held and `object` is alive.
+#[cfg(not(Py_3_12))]
+pub(crate) unsafe fn is_set_profile(object: Object) -> bool {
+    // SAFETY: the caller's promise; a builtin function, as was looked.
+    unsafe {
+        ffi::PyCFunction_Check(object) != 0
+            && ffi::PyCFunction_GetFunction(object)
+                .is_some_and(|function| function as usize == set_profile as *const () as usize)
+    }
+}
+
 /// `watch_profile()`: tells when the program takes the profile hook. Whether that is possible.
 #[cfg(not(Py_3_12))]
 unsafe extern "C" fn watch_profile(_: Object, _: Arguments, _: ffi::Py_ssize_t) -> Object {

@@ -103,7 +103,7 @@ impl Probe {
     #[inline]
     pub(crate) unsafe fn begin(&self, word: Word, frame: usize) -> Answer {
         if !word.is_watched() || self.segment.is_off(word.func()) {
-            return Answer::Disable;
+            return self.unknown(word);
         }
         // SAFETY: the caller's promise.
         let (task, root) = unsafe { self.task_at_start(word, frame) };
@@ -278,12 +278,18 @@ impl Probe {
         (activation.func == word.func()).then_some(activation)
     }
 
-    /// An end without beginning: of code that is not watched, that was switched off, or of a call that was not recorded.
+    /// What nothing is written of: code that is not watched, that was switched off, or a call that was not recorded. Code
+    /// whose word is not known was met while another was being named, and is asked about again.
     fn unknown(&self, word: Word) -> Answer {
-        if word.is_watched() && !self.segment.is_off(word.func()) {
-            Answer::Watch
+        let never = if word.is_watched() {
+            self.segment.is_off(word.func())
         } else {
+            word.is_known()
+        };
+        if never {
             Answer::Disable
+        } else {
+            Answer::Watch
         }
     }
 

@@ -8,6 +8,7 @@ from support import (
     C_FUNCTION,
     CLASS_BODY,
     EXCLUDED,
+    GAP,
     INFERRED,
     MONITORING,
     VERSION,
@@ -93,6 +94,7 @@ class Calls(ProbeTest):
         self.assertEqual(recording.calls()["unit"], 800)
         tids = {event["tid"] for event in recording.events if event["name"] == "work"}
         self.assertEqual(len(tids), 8)
+        self.assertEqual(recording.notes(GAP), [])
 
     def test_a_forked_child_has_lanes_of_its_own_and_no_frames_of_its_parent(self):
         recording = self.record("""
