@@ -39,6 +39,7 @@ const FENCES: &[Fence] = &[
             "probes/scope/src/perf/",
             "probes/scope/tests/",
             "probes/scope/examples/",
+            "probes/node/scope/src/memory.rs",
         ],
     },
     Fence {
@@ -81,8 +82,9 @@ const UNSAFE: &[&str] = &[
     "probes/scope/src/scope.rs",
     "probes/scope/src/elsewhere.rs",
     "probes/scope/src/handles.rs",
-    // The borders to C and to Python.
+    // The borders to C, Node.js and Python.
     "probes/c/",
+    "probes/node/scope/src/",
     "probes/python/scope/src/",
     "probes/scope/tests/",
     "probes/scope/examples/",
