@@ -46,6 +46,42 @@ impl Counts {
         })
     }
 
+    /// The counts of other languages' runners: pytest's last line, doctest's, and each of the three that Node's has.
+    pub(super) fn of_summary(line: &str) -> Option<Self> {
+        let words: Vec<&str> = line
+            .split(|character: char| character.is_whitespace() || character == ',')
+            .filter(|word| !word.is_empty())
+            .collect();
+        let before = |name: &str| {
+            let place = words.iter().position(|word| *word == name)?;
+            words.get(place.checked_sub(1)?)?.parse::<u64>().ok()
+        };
+        let of = |passed: &str, failed: &str, skipped: &str| Self {
+            passed: before(passed).unwrap_or(0),
+            failed: before(failed).unwrap_or(0),
+            skipped: before(skipped).unwrap_or(0),
+        };
+        match *words.as_slice() {
+            ["[doctest]", "test", "cases:", ..] => Some(of("passed", "failed", "skipped")),
+            ["#", kind, number] => {
+                let number = number.parse().ok()?;
+                let mut counts = Self::default();
+                match kind {
+                    "pass" => counts.passed = number,
+                    "fail" | "cancelled" => counts.failed = number,
+                    "skipped" => counts.skipped = number,
+                    _ => return None,
+                }
+                Some(counts)
+            }
+            [.., "in", time] | [.., "in", time, _] if time.ends_with('s') => {
+                let counts = of("passed", "failed", "skipped");
+                (counts != Self::default()).then_some(counts)
+            }
+            _ => None,
+        }
+    }
+
     /// A runner that failed without counting a failure (it did not compile, or crashed) failed once.
     pub(super) fn with_status(mut self, succeeded: bool) -> Self {
         if !succeeded && self.failed == 0 {
@@ -100,6 +136,40 @@ mod tests {
             "test result: ok. 3 passed",
         ] {
             assert_eq!(Counts::of_line(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn closing_lines_of_other_languages_are_counted() {
+        let counts = |passed, failed, skipped| {
+            Some(Counts {
+                passed,
+                failed,
+                skipped,
+            })
+        };
+        for (line, wanted) in [
+            (
+                "[doctest] test cases:   25 |   24 passed | 1 failed | 2 skipped",
+                counts(24, 1, 2),
+            ),
+            ("83 passed, 1 skipped in 45.41s", counts(83, 0, 1)),
+            (
+                "2 failed, 3 passed, 1 skipped, 1 deselected in 61.62s (0:01:01)",
+                counts(3, 2, 1),
+            ),
+            ("# pass 55", counts(55, 0, 0)),
+            ("# fail 2", counts(0, 2, 0)),
+            ("# skipped 1", counts(0, 0, 1)),
+            ("# duration_ms 69157.9", None),
+            ("# Subtest: empty is exact", None),
+            (
+                "[doctest] assertions: 1309 | 1309 passed | 0 failed |",
+                None,
+            ),
+            ("made in Paris", None),
+        ] {
+            assert_eq!(Counts::of_summary(line), wanted, "{line}");
         }
     }
 

@@ -1,4 +1,5 @@
 //! `cargo xtask test`: every check and every test, with what they need, and one closing line that counts them.
+mod bindings;
 mod counts;
 mod docs;
 mod leftovers;
@@ -44,6 +45,8 @@ enum Step {
     Python,
     /// The Node.js probe, under the installed Node.js and newer ones.
     Node,
+    /// The scopes of C, C++, Python and Node.js, each in its own test runner.
+    Bindings,
     /// Programs with known truth, by themselves (compilers).
     Fixtures,
     /// Programs with known truth, recorded (root and BPF).

@@ -61,7 +61,7 @@ impl Env {
     /// A whole number from 0 to 2^53.
     pub(crate) fn to_count(self, value: napi_value) -> Option<u64> {
         let number = self.to_number(value)?;
-        let whole = number >= 0.0 && number <= 9_007_199_254_740_992.0 && number.fract() == 0.0;
+        let whole = (0.0..=9_007_199_254_740_992.0).contains(&number) && number.fract() == 0.0;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

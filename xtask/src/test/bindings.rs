@@ -1,0 +1,215 @@
+//! The bindings of scopes, each built, packaged and tested in its own language's way: all replay one corpus.
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::counts::Counts;
+use super::projects;
+use super::steps::check;
+use crate::probes::interpreters::{self, Interpreter};
+use crate::probes::python::tool;
+use crate::{apt, cmd};
+
+/// For C and C++.
+const PACKAGES: [&str; 5] = [
+    "cmake",
+    "doctest-dev",
+    "g++",
+    "nlohmann-json3-dev",
+    "pkg-config",
+];
+
+/// Builds and tests all of them.
+pub(super) fn run(yes: bool) -> Result<Counts> {
+    let mut counts = c(yes)?;
+    counts += python(yes)?;
+    counts += node(yes)?;
+    Ok(counts)
+}
+
+fn home(language: &str) -> Result<PathBuf> {
+    let home = std::path::absolute(cmd::target().join("bindings").join(language))?;
+    fs::create_dir_all(&home)?;
+    Ok(home)
+}
+
+/// The tests, the examples, and a program that uses the installed package.
+fn c(yes: bool) -> Result<Counts> {
+    if cmd::is_root() {
+        apt::ensure(&PACKAGES, "the scopes of C and C++", yes)?;
+    }
+    let (build, source) = (home("c")?, Path::new("probes/c"));
+    let target = std::path::absolute(cmd::target())?;
+    cmd::run(
+        cmd::command("cmake")
+            .arg("-S")
+            .arg(source)
+            .arg("-B")
+            .arg(&build)
+            .args(["-DSCALPEL_TESTS=ON", "-DSCALPEL_PROFILE=dev"])
+            .arg(format!("-DSCALPEL_TARGET_DIR={}", target.display()))
+            .arg(format!(
+                "-DCMAKE_INSTALL_PREFIX={}/installed",
+                build.display()
+            )),
+    )?;
+    cmd::run(cmd::command("cmake").arg("--build").arg(&build))?;
+    let mut counts = runner(&mut cmd::command(build.join("scope_tests")))?;
+    for example in ["native", "native_c"] {
+        counts += check(&mut cmd::command(build.join(example)))?;
+    }
+    cmd::run(cmd::command("cmake").arg("--install").arg(&build))?;
+    counts += installed(source, &build)?;
+    Ok(counts)
+}
+
+/// The example again, against what was installed, by pkg-config.
+fn installed(source: &Path, build: &Path) -> Result<Counts> {
+    let library = cmd::output(
+        cmd::command("find")
+            .arg(build.join("installed"))
+            .args(["-name", "pkgconfig"]),
+    )?;
+    let library = library
+        .lines()
+        .next()
+        .context("no pkg-config file was installed")?;
+    let flags = cmd::output(
+        cmd::command("pkg-config")
+            .args(["--cflags", "--libs", "scalpel-scope"])
+            .env("PKG_CONFIG_PATH", library),
+    )?;
+    let program = build.join("installed/native");
+    cmd::run(
+        cmd::command("c++")
+            .args(["-std=c++17", "-Wall", "-Wextra", "-Werror"])
+            .arg(source.join("examples/native.cpp"))
+            .args(flags.split_whitespace())
+            .arg("-o")
+            .arg(&program),
+    )?;
+    let folder = Path::new(library).parent().unwrap_or(Path::new("."));
+    check(cmd::command(&program).env("LD_LIBRARY_PATH", folder))
+}
+
+/// One wheel, under the oldest and the newest interpreter that are found.
+fn python(yes: bool) -> Result<Counts> {
+    let found: Vec<_> = interpreters::found()
+        .into_iter()
+        .filter(Interpreter::has_pip)
+        .collect();
+    let (Some(oldest), Some(newest)) = (found.first(), found.last()) else {
+        anyhow::bail!("no Python interpreter with venv and pip was found");
+    };
+    let maturin = tool("maturin", yes)?;
+    let wheels = home("wheels")?;
+    cmd::run(
+        cmd::command(maturin)
+            .args([
+                "build",
+                "--quiet",
+                "--locked",
+                "--profile",
+                "dev",
+                "--manifest-path",
+            ])
+            .arg("probes/python/scope/Cargo.toml")
+            .arg("--interpreter")
+            .arg(&newest.program)
+            .arg("--out")
+            .arg(&wheels),
+    )?;
+    let entries = fs::read_dir(&wheels)?.flatten().map(|entry| entry.path());
+    let wheel = entries
+        .into_iter()
+        .max()
+        .context("maturin built no wheel")?;
+    let mut counts = under(newest, &wheel, &[])?;
+    if oldest != newest {
+        counts += under(oldest, &wheel, &["test_corpus.py", "test_surface.py"])?;
+    }
+    Ok(counts)
+}
+
+fn under(interpreter: &Interpreter, wheel: &Path, only: &[&str]) -> Result<Counts> {
+    cmd::print(&format!("--- Python {}", interpreter.version));
+    let home = home(&interpreter.tag())?;
+    let program = home.join("bin/python");
+    if !program.exists() {
+        cmd::run(
+            cmd::command(&interpreter.program)
+                .args(["-m", "venv"])
+                .arg(&home),
+        )?;
+    }
+    let pip = || {
+        let mut pip = cmd::command(&program);
+        pip.args([
+            "-m",
+            "pip",
+            "--quiet",
+            "--disable-pip-version-check",
+            "install",
+        ]);
+        pip
+    };
+    cmd::run(pip().args(["pytest", "numpy"]))?;
+    cmd::run(pip().args(["--no-deps", "--force-reinstall"]).arg(wheel))?;
+    let tests = cmd::root().join("probes/python/scope/tests");
+    let mut command = cmd::command(&program);
+    command
+        .args([
+            "-m",
+            "pytest",
+            "-q",
+            "-rs",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+        ])
+        .arg(tests.join(".."))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    if only.is_empty() {
+        command.arg(&tests);
+    }
+    command.args(only.iter().map(|file| tests.join(file)));
+    runner(&mut command)
+}
+
+/// The addon, as it lies in the package.
+fn node(yes: bool) -> Result<Counts> {
+    let node = projects::node_program(yes)?;
+    cmd::run(cmd::cargo().args([
+        "build",
+        "--locked",
+        "--quiet",
+        "--package",
+        "scalpel-scope-node",
+    ]))?;
+    let package = cmd::root().join("probes/node/scope");
+    let target = std::path::absolute(cmd::target())?;
+    cmd::run(
+        cmd::command(&node)
+            .arg(package.join("lib/place.js"))
+            .arg("debug")
+            .env("CARGO_TARGET_DIR", target),
+    )?;
+    let tests =
+        ["corpus", "life", "surface"].map(|name| package.join(format!("test/{name}.test.js")));
+    runner(
+        cmd::command(&node)
+            .args(["--expose-gc", "--test", "--test-reporter=tap"])
+            .args(tests),
+    )
+}
+
+/// Runs a language's own test runner and reads its closing lines.
+fn runner(command: &mut Command) -> Result<Counts> {
+    let mut counts = Counts::default();
+    let succeeded = cmd::watch(command, |line| {
+        counts += Counts::of_summary(line).unwrap_or_default();
+    })?;
+    Ok(counts.with_status(succeeded))
+}
