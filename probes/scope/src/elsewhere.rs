@@ -10,6 +10,12 @@ pub(crate) fn pause() {}
 
 pub(crate) fn resume() {}
 
+pub(crate) fn errno() -> i32 {
+    0
+}
+
+pub(crate) fn set_errno(_: i32) {}
+
 pub(crate) fn open(_form: Form, _budget: Budget, _copied: bool) -> Result<Handle, String> {
     Err("single-step: only x86-64 Linux".to_owned())
 }

@@ -39,8 +39,8 @@ impl Handle {
 }
 
 thread_local! {
-    /// How many pauses of this thread are not over.
-    static PAUSES: Cell<u32> = const { Cell::new(0) };
+    /// How many pauses of this thread are not over, and the `errno` that the program had before the first.
+    static PAUSES: Cell<(u32, i32)> = const { Cell::new((0, 0)) };
 }
 
 /// The code of a binding is in no trace: while one of these lives, its thread is not stepped. They nest.
@@ -68,17 +68,19 @@ impl Drop for Pause {
 #[inline(always)]
 pub fn pause() {
     step::pause();
-    PAUSES.with(|pauses| pauses.set(pauses.get().saturating_add(1)));
+    let (depth, before) = PAUSES.get();
+    let errno = if depth == 0 { step::errno() } else { before };
+    PAUSES.set((depth.saturating_add(1), errno));
 }
 
 /// Ends the last pause; the scopes of this thread go on when none is left.
 #[inline(always)]
 pub fn resume() {
-    let left = PAUSES.with(|pauses| {
-        pauses.set(pauses.get().saturating_sub(1));
-        pauses.get()
-    });
+    let (depth, errno) = PAUSES.get();
+    let left = depth.saturating_sub(1);
+    PAUSES.set((left, errno));
     if left == 0 {
+        step::set_errno(errno);
         step::resume();
     }
 }

@@ -6,9 +6,9 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::counts::Counts;
-use super::projects;
 use super::steps::check;
 use crate::probes::interpreters::{self, Interpreter};
+use crate::probes::node::{newest_enough, runtime};
 use crate::probes::python::tool;
 use crate::{apt, cmd};
 
@@ -21,11 +21,14 @@ const PACKAGES: [&str; 5] = [
     "pkg-config",
 ];
 
+/// A Node.js that has `using`.
+const NEWER_NODE: &str = "24";
+
 /// Builds and tests all of them.
 pub(super) fn run(yes: bool) -> Result<Counts> {
     let mut counts = c(yes)?;
     counts += python(yes)?;
-    counts += node(yes)?;
+    counts += node()?;
     Ok(counts)
 }
 
@@ -178,31 +181,33 @@ fn under(interpreter: &Interpreter, wheel: &Path, only: &[&str]) -> Result<Count
     runner(&mut command)
 }
 
-/// The addon, as it lies in the package.
-fn node(yes: bool) -> Result<Counts> {
-    let node = projects::node_program(yes)?;
-    cmd::run(cmd::cargo().args([
-        "build",
-        "--locked",
-        "--quiet",
-        "--package",
-        "scalpel-scope-node",
-    ]))?;
+/// The addon as it lies in the package, under the installed Node.js and one that has `using`.
+fn node() -> Result<Counts> {
+    let installed = newest_enough()?;
+    cmd::run(
+        cmd::cargo()
+            .args(["build", "--locked", "--quiet"])
+            .args(["--package", "scalpel-scope-node"]),
+    )?;
     let package = cmd::root().join("probes/node/scope");
     let target = std::path::absolute(cmd::target())?;
     cmd::run(
-        cmd::command(&node)
+        cmd::command(&installed)
             .arg(package.join("lib/place.js"))
             .arg("debug")
             .env("CARGO_TARGET_DIR", target),
     )?;
-    let tests =
-        ["corpus", "life", "surface"].map(|name| package.join(format!("test/{name}.test.js")));
-    runner(
-        cmd::command(&node)
-            .args(["--expose-gc", "--test", "--test-reporter=tap"])
-            .args(tests),
-    )
+    let test = |node: &Path, names: &[&str]| {
+        let files = names
+            .iter()
+            .map(|name| package.join(format!("test/{name}.test.js")));
+        let mut command = cmd::command(node);
+        command.args(["--expose-gc", "--test", "--test-reporter=tap"]);
+        runner(command.args(files))
+    };
+    let mut counts = test(&installed, &["corpus", "life", "surface"])?;
+    counts += test(&runtime(NEWER_NODE)?, &["corpus", "surface"])?;
+    Ok(counts)
 }
 
 /// Runs a language's own test runner and reads its closing lines.

