@@ -11,6 +11,7 @@ mod python;
 mod rates;
 mod real;
 mod results;
+mod scope;
 mod sites;
 mod target;
 mod tracer;
@@ -56,6 +57,8 @@ enum Part {
     Real,
     /// The Node.js probe beside its peers.
     Node,
+    /// Instruction scopes beside valgrind and gdb.
+    Scope,
     /// The Python probe beside profilers and coverage tools.
     Python,
 }
@@ -85,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         .iter()
         .filter(|part| wanted(options, **part))
     {
-        let section = section(part, options.quick).with_context(|| format!("{part:?}"))?;
+        let section = section(part, options).with_context(|| format!("{part:?}"))?;
         cmd::print(&section.page());
         sections.push(section);
     }
@@ -112,8 +115,8 @@ fn wanted(options: &Options, part: Part) -> bool {
     options.only.is_empty() || options.only.contains(&part)
 }
 
-fn section(part: Part, quick: bool) -> Result<Section> {
-    let rounds = |many: usize| if quick { 2 } else { many };
+fn section(part: Part, options: &Options) -> Result<Section> {
+    let rounds = |many: usize| if options.quick { 2 } else { many };
     match part {
         Part::Calls => calls::run(rounds(5)),
         Part::Sites => sites::run(),
@@ -122,6 +125,7 @@ fn section(part: Part, quick: bool) -> Result<Section> {
         Part::Ingest => ingest::run(rounds(5)),
         Part::Real => real::run(rounds(3)),
         Part::Node => node::run(rounds(5)),
+        Part::Scope => scope::run(rounds(7), options.yes),
         Part::Python => python::run(rounds(7)),
     }
 }
