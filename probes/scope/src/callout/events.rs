@@ -28,8 +28,11 @@ const GROUP: u64 = 1 << 3;
 /// The upper half of what our events carry in `si_perf_data`.
 const MAGIC: u64 = 0x5ca1_ce0f << 32;
 
-/// Debug registers of the processor: one for the watch, the others for entries.
-pub(super) const MOST_ENTRIES: usize = 3;
+/// Debug registers of the processor: one for the watch, one for the guard, the others for entries.
+pub(super) const MOST_ENTRIES: usize = 2;
+const ALL: usize = 2 + MOST_ENTRIES;
+/// What the event of the guard says of itself.
+pub(super) const GUARD: u64 = 0xffff;
 
 /// Where the watch stands while there is nothing to watch.
 static NOTHING: u64 = 0;
@@ -74,8 +77,8 @@ fn attr(kind: u64, addr: u64, data: u64, off: bool) -> Attr {
 /// The events of an open scope. Descriptors close at an exec; they are no [`Drop`], for the handler's state has none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Events {
-    fds: [u64; 1 + MOST_ENTRIES],
-    ids: [u64; 1 + MOST_ENTRIES],
+    fds: [u64; ALL],
+    ids: [u64; ALL],
     len: usize,
     /// Calls of `ioctl` so far.
     pub(super) ioctls: u64,
@@ -85,8 +88,8 @@ impl Events {
     /// Opens them for this thread, all off; `None` where the kernel gives none (or not enough of them).
     pub(super) fn open(entries: &[u64]) -> Option<Self> {
         let mut events = Self {
-            fds: [0; 1 + MOST_ENTRIES],
-            ids: [0; 1 + MOST_ENTRIES],
+            fds: [0; ALL],
+            ids: [0; ALL],
             len: 0,
             ioctls: 0,
         };
@@ -94,7 +97,9 @@ impl Events {
         let follow = (1..)
             .zip(entries)
             .map(|(data, entry)| attr(EXECUTE, *entry, data, !holds(Cure::EntriesWatched)));
-        for attr in std::iter::once(leader).chain(follow) {
+        // The C library's way to set a handler: natively it would take ours away, and the next hit would kill.
+        let guard = attr(EXECUTE, libc::sigaction as *const () as u64, GUARD, false);
+        for attr in [leader, guard].into_iter().chain(follow) {
             if events.add(&attr).is_none() {
                 events.close();
                 return None;
@@ -152,7 +157,7 @@ impl Events {
 
     /// How often any of them was hit, as the kernel counted.
     pub(super) fn counted(&self) -> Option<u64> {
-        let mut values = [0_u64; 2 + MOST_ENTRIES];
+        let mut values = [0_u64; 1 + ALL];
         let args = [
             self.leader()?,
             values.as_mut_ptr() as u64,

@@ -14,7 +14,7 @@ use super::cure::{Cure, holds};
 use super::memory;
 use super::registers::Registers;
 use super::thread::Thread;
-use super::{stop, sys};
+use super::{displaced, stop, sys};
 use crate::flow;
 use crate::predict::Next;
 use crate::trace::{CallOuts, Form, Reasons};
@@ -211,6 +211,8 @@ fn ends(thread: &mut Thread) {
     let ran = sys::now_ns().saturating_sub(state.since_ns);
     state.native = Native::No;
     state.away = true;
+    displaced::doubt(thread);
+    let state = &mut thread.callout;
     if !state.events.as_mut().is_some_and(Events::off) {
         state.stays = true;
     }
@@ -309,6 +311,7 @@ pub(super) fn hit(thread: &mut Thread, registers: &mut Registers<'_>, (event, la
         return lost(thread, registers);
     }
     match native {
+        _ if event == events::GUARD => sets_handler(thread, registers),
         Native::Callee(call) if event == 0 => touched(thread, registers, call),
         Native::Callee(call) if registers.rsp() < call.slot => {
             let base = registers.rsp();
@@ -321,6 +324,21 @@ pub(super) fn hit(thread: &mut Thread, registers: &mut Registers<'_>, (event, la
         }
         _ => lost(thread, registers),
     }
+}
+
+/// The thread is about to set the handler of a signal. If it is that of ours, all that follows is stepped, where it is
+/// emulated: a callee must come back then.
+fn sets_handler(thread: &mut Thread, registers: &mut Registers<'_>) {
+    thread.traps += 1;
+    displaced::sets_handler(thread, registers.rdi());
+    if registers.rdi() & 0xffff_ffff != u64::from(libc::SIGTRAP.unsigned_abs()) {
+        return;
+    }
+    if let Native::Callee(call) = thread.callout.native {
+        thread.callout.landing = Some((call, u64::MAX));
+    }
+    thread.callout.stays = true;
+    stepped(thread, registers);
 }
 
 /// Goes on by steps, here.

@@ -116,6 +116,21 @@ impl Blocks {
         &self.blocks
     }
 
+    /// Whether the code is still what was copied.
+    pub(super) fn are_true(&self) -> bool {
+        self.blocks.iter().all(|block| {
+            let lines = self.lines(block);
+            let mut code = [0; LONGEST_BLOCK * 15];
+            let len = lines.iter().map(|line| usize::from(line.len)).sum();
+            let code = code.get_mut(..len).unwrap_or_default();
+            let whole = process::read(block.addr, code) == len;
+            let copied = lines
+                .iter()
+                .flat_map(|line| line.bytes.iter().take(usize::from(line.len)));
+            whole && copied.eq(code.iter())
+        })
+    }
+
     /// Whether an address is in a copy.
     pub(super) fn holds(&self, addr: u64) -> bool {
         self.memory.arenas.iter().any(|arena| arena.holds(addr))

@@ -51,6 +51,8 @@ pub(super) struct Copies {
     on: bool,
     /// The thread runs in them.
     inside: bool,
+    /// Code ran natively since they were made: it may have rewritten what they stand for.
+    doubted: bool,
     /// Where the log stood when it went in.
     from: u64,
     /// The signals that the program has blocked.
@@ -66,6 +68,7 @@ impl Copies {
             log: Log::new()?,
             on: false,
             inside: false,
+            doubted: false,
             from: 0,
             mask: 0,
             waiting: fault::Waiting::default(),
@@ -144,6 +147,9 @@ pub(super) fn enter(thread: &mut Thread, registers: &mut Registers<'_>, addr: u6
     if windows || turning || thread.callout.is_landing() {
         return false;
     }
+    if std::mem::take(&mut copies.doubted) && !copies.blocks.are_true() {
+        copies.blocks.off = true;
+    }
     let Some(copy) = copies.blocks.copy(addr, callout::confines(thread)) else {
         return false;
     };
@@ -154,6 +160,20 @@ pub(super) fn enter(thread: &mut Thread, registers: &mut Registers<'_>, addr: u6
     registers.set_rip(copy);
     registers.trap(false);
     true
+}
+
+/// Code has run natively: what the copies stand for is to be looked at again.
+pub(super) fn doubt(thread: &Thread) {
+    if let Some(copies) = of(thread) {
+        copies.doubted = true;
+    }
+}
+
+/// The handler of this signal is set natively: if it is one that copies need, there are none from here on.
+pub(super) fn sets_handler(thread: &Thread, signal: u64) {
+    if let Some(copies) = of(thread).filter(|_| fault::is_one(signal)) {
+        copies.blocks.off = true;
+    }
 }
 
 /// Whether the thread runs in a copy.
@@ -177,12 +197,12 @@ pub(super) fn trap(
     } else if code != SI_KERNEL {
         copies.waiting.keep(libc::SIGTRAP, info);
     } else if let Some((target, exit)) = copies.blocks.left(at) {
-        thread.traps += 1;
         let goes_on = stop::spent(thread).is_none();
         let copy = goes_on
             .then(|| copies.blocks.copy(target, callout::confines(thread)))
             .flatten();
         if let Some(copy) = copy {
+            thread.traps += 1;
             copies.blocks.join(exit, target, copy);
             registers.set_rip(copy);
             return;

@@ -399,3 +399,37 @@ pub(crate) fn two_threads_run_from_copies_at_once() {
         scope.spawn(run);
     });
 }
+
+/// Rewrites the region that calls it: the count that its own loop is left with.
+extern "C" fn patches(at: u64) {
+    if at == 2 {
+        let page = AT.load(Ordering::Relaxed) as *mut libc::c_void;
+        let open = libc::PROT_READ | libc::PROT_WRITE;
+        let closed = libc::PROT_READ | libc::PROT_EXEC;
+        unsafe {
+            libc::mprotect(page, 4096, open);
+            *page.cast::<u8>().add(18) = 9;
+            libc::mprotect(page, 4096, closed);
+        }
+    }
+}
+
+pub(crate) fn a_region_that_its_callee_rewrites_runs_as_it_is() {
+    // push rbx; push rbp; push rax; mov rbp, rdi; mov ebx, esi; 9: mov edi, ebx; call rbp; dec ebx; xor eax, eax;
+    // 17: add al, 1 (the immediate is rewritten); test ebx, ebx; jnz 9; pop rcx; pop rbp; pop rbx; ret
+    let region = sealed(&[
+        0x53, 0x55, 0x50, 0x48, 0x89, 0xfd, 0x89, 0xf3, 0x90, 0x89, 0xdf, 0xff, 0xd5, 0xff, 0xcb,
+        0x31, 0xc0, 0x04, 1, 0x85, 0xdb, 0x75, 0xf2, 0x59, 0x5d, 0x5b, 0xc3,
+    ]);
+    AT.store(region.at as u64, Ordering::Relaxed);
+    let mut scope = HwTrace::scope_with(&region.code(), options());
+    let result = region.run([patches as *const () as u64, 4, 0, 0, 0, 0]);
+    let trace = scope.close().unwrap();
+    assert_eq!(result & 0xff, 9);
+    assert!(trace.is_complete(), "{}", trace.reasons);
+    let shown = trace
+        .code
+        .iter()
+        .filter(|code| code.addr == region.at as u64 + 17);
+    assert_eq!(shown.map(|code| code.bytes[1]).collect::<Vec<_>>(), [1, 9]);
+}
