@@ -13,6 +13,7 @@
 mod code;
 mod figures;
 mod live;
+mod made;
 mod mutations;
 #[path = "../shapes/programs.rs"]
 mod programs;
@@ -88,7 +89,13 @@ fn trial(name: &'static str, needs: Needs, test: fn()) -> Trial {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let all = [figures::ALL, live::ALL, mutations::ALL, round_trips::ALL];
+    let all = [
+        figures::ALL,
+        live::ALL,
+        made::ALL,
+        mutations::ALL,
+        round_trips::ALL,
+    ];
     let trials = all
         .into_iter()
         .flatten()
