@@ -47,6 +47,8 @@ const fn bit(signal: i32) -> u64 {
 pub(super) struct Copies {
     blocks: Blocks,
     log: Log,
+    /// The process that made them: their pages are shared with children.
+    pid: u32,
     /// This scope may use them.
     on: bool,
     /// The thread runs in them.
@@ -66,6 +68,7 @@ impl Copies {
         Some(Self {
             blocks: Blocks::new(may::ranges())?,
             log: Log::new()?,
+            pid: sys::getpid(),
             on: false,
             inside: false,
             doubted: false,
@@ -102,7 +105,8 @@ pub(super) fn open(thread: &mut Thread, form: Form, wanted: bool) {
     if !wanted || form == Form::Window || callout::has_shadow_stack() {
         return;
     }
-    let renewed = of(thread).is_some_and(|copies| copies.blocks.renew(may::ranges()));
+    let ours = of(thread).filter(|copies| copies.pid == sys::getpid());
+    let renewed = ours.is_some_and(|copies| copies.blocks.renew(may::ranges()));
     if !renewed {
         // Arenas that do not reach the code of now stay mapped: a backtrace may stand in them.
         let Some(made) = Copies::new() else {

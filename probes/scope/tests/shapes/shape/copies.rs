@@ -433,3 +433,29 @@ pub(crate) fn a_region_that_its_callee_rewrites_runs_as_it_is() {
         .filter(|code| code.addr == region.at as u64 + 17);
     assert_eq!(shown.map(|code| code.bytes[1]).collect::<Vec<_>>(), [1, 9]);
 }
+
+/// Each of two processes writes other code to its copies.
+fn many(routine: Routine, turns: u64) {
+    for _ in 0..200 {
+        let (result, trace) = copied(routine.at, [turns, 0, 0, 0, 0, 0]);
+        assert!(trace.is_complete(), "{}", trace.reasons);
+        assert!(trace.assumed.contains(&Fact::RanFromCopies));
+        assert_eq!((result, trace.counted), (0, 2 + 2 * turns));
+    }
+}
+
+pub(crate) fn a_forked_child_has_copies_of_its_own() {
+    // mov eax, edi; 2: dec eax; jnz 2; ret, and the same with another padding before
+    let spin = sealed(&[0x89, 0xf8, 0xff, 0xc8, 0x75, 0xfc, 0xc3]);
+    let other = sealed(&[0x8b, 0xc7, 0xff, 0xc8, 0x75, 0xfc, 0xc3]);
+    copied(spin.at, [3, 0, 0, 0, 0, 0]);
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        many(other, 70);
+        unsafe { libc::_exit(0) };
+    }
+    many(spin, 50);
+    let mut status = 0;
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+}

@@ -149,6 +149,7 @@ shapes! {
         code_that_is_rewritten_in_the_scope_runs_as_it_is,
         code_that_can_be_written_is_stepped,
         a_region_that_its_callee_rewrites_runs_as_it_is,
+        a_forked_child_has_copies_of_its_own,
         a_full_log_of_copies_is_a_budget_that_is_spent,
         vectors_and_flags_are_kept,
         real_functions_are_alike,
