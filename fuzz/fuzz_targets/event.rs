@@ -25,7 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
 fn take(builder: &mut Builder, item: Released<'_>) {
     match item {
         Released::Events(events) => builder.events(events),
-        Released::Gap { pid, tid, lost } => builder.gap(pid, tid, lost),
+        Released::Gap { pid, tid, lost, .. } => builder.gap(pid, tid, lost),
         Released::Sample(sample) => builder.sample(&sample),
         Released::ThreadEnded { time, pid, tid } => builder.thread_ended(time, pid, tid),
         Released::Executed { time, pid } => builder.executed(time, pid),

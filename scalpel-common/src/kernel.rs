@@ -196,6 +196,15 @@ pub mod settings_flags {
     pub const ALL_PROCESSES: u32 = 1 << 0;
     /// Children of watched processes are watched from their fork on.
     pub const FOLLOW_FORKS: u32 = 1 << 1;
+    /// Some process has [`process_flags::SWITCHES`](super::process_flags::SWITCHES).
+    pub const SWITCHES: u32 = 1 << 2;
+}
+
+/// Bits of [`WatchedProcess::flags`].
+pub mod process_flags {
+    /// Each time a thread of it is put on a processor is told (SWITCH_IN): a probe within the process writes events without
+    /// CPU time, which this gives them.
+    pub const SWITCHES: u32 = 1 << 0;
 }
 
 /// Value of the tgid set.
@@ -206,8 +215,8 @@ pub struct WatchedProcess {
     pub start_time: u64,
     /// Number of execs seen.
     pub exec_epoch: u32,
-    /// Unused, 0.
-    pub reserved: u32,
+    /// Bits of [`process_flags`].
+    pub flags: u32,
 }
 
 /// Per-thread state in task storage.
@@ -229,8 +238,8 @@ pub struct ThreadState {
     pub last_generation: u32,
     /// [`Settings::watch_epoch`] at which the thread's process was found in the set; 0 = never looked.
     pub watch_epoch: u32,
-    /// Unused, 0.
-    pub reserved: u32,
+    /// Sequence number of the thread's last SWITCH_IN: a sequence of its own, as a switch may come in the middle of a probe.
+    pub switch_seq: u32,
 }
 
 /// A call whose COMPLETE record is still to come.
@@ -275,6 +284,8 @@ pub enum LossClass {
     ReturnRefused = 5,
     /// The kernel skipped a program because it ran on that processor already (`bpf_prog_info.recursion_misses`).
     RecursionMiss = 6,
+    /// A call ring was full at a SWITCH_IN: CPU times of language functions are too high until the next.
+    Switch = 7,
 }
 
 /// Number of [`LossClass`]es, with room.

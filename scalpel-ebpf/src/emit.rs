@@ -65,6 +65,27 @@ pub(crate) fn complete(state: *mut ThreadState, what: What, call: &OpenCall) {
     });
 }
 
+/// Writes SWITCH_IN of a thread that goes on: its numbers come from the switch, and it never wakes the collector, as the
+/// scheduler's lock is held.
+#[inline(never)]
+pub(crate) fn switched_in(state: *mut ThreadState, pid_tid: u64) {
+    let seq = thread::next_switch(state);
+    let Some(mut slot) = ring().and_then(|ring| ring.reserve(0)) else {
+        return count_class(LossClass::Switch);
+    };
+    let event = slot.write(Event {
+        pid: (pid_tid >> 32) as u32,
+        tid: pid_tid as u32,
+        seq,
+        kind: Kind::SwitchIn as u8,
+        source: Source::Sched as u8,
+        cpu: cpu() as u16,
+        ..Event::default()
+    });
+    stamp(state, event);
+    slot.submit(u64::from(BPF_RB_NO_WAKEUP));
+}
+
 #[inline(always)]
 fn stamp(state: *mut ThreadState, event: &mut Event) {
     let stamp = thread::stamp(state);

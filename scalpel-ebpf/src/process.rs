@@ -32,7 +32,7 @@ pub(crate) fn fork(parent: *const task_struct, child: *const task_struct) {
     };
     let is_process = child.pid() != parent.pid();
     if is_process && settings.flags & settings_flags::FOLLOW_FORKS != 0 {
-        follow(child);
+        follow(parent, child);
     }
     send(ControlKind::Fork, parent, |record| {
         record.address = child.process_start();
@@ -44,9 +44,16 @@ pub(crate) fn fork(parent: *const task_struct, child: *const task_struct) {
 
 /// The child is watched before it runs its first instruction: the tracepoint comes before it is woken.
 #[inline(always)]
-fn follow(child: Task) {
+fn follow(parent: Task, child: Task) {
+    // A forked child goes on with its parent's probes.
+    let flags = match WATCHED.get_ptr(parent.pid()) {
+        // SAFETY: the entry lives as long as the program.
+        Some(process) => unsafe { (&raw const (*process).flags).read_volatile() },
+        None => 0,
+    };
     let process = WatchedProcess {
         start_time: child.process_start(),
+        flags,
         ..WatchedProcess::default()
     };
     if WATCHED

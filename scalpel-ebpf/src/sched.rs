@@ -1,14 +1,16 @@
-//! `sched_switch`: how long each thread that has had an event was off the processor.
+//! `sched_switch`: how long each thread that has had an event was off the processor, and when threads of processes with
+//! probes of their own go on.
 //!
 //! Runs at every switch of the host. A thread without state, as all strangers are, costs one look at its (empty)
-//! storage.
+//! storage, and one at the set of watched processes while there are any with such probes.
 
 use aya_ebpf::bindings::task_struct;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
-use scalpel_common::kernel::ThreadState;
+use scalpel_common::kernel::{Settings, ThreadState, process_flags, settings_flags};
 
 use crate::fields::Task;
-use crate::maps::THREADS;
+use crate::maps::{THREADS, WATCHED};
+use crate::{emit, thread};
 
 /// `previous` leaves the processor for `next`.
 #[inline(always)]
@@ -16,9 +18,30 @@ pub(crate) fn switch(previous: *const task_struct, next: *const task_struct) {
     if let Some(state) = THREADS.get(Task::new(previous)) {
         leave(state);
     }
-    if let Some(state) = THREADS.get(Task::new(next)) {
+    let next = Task::new(next);
+    let known = THREADS.get(next);
+    if let Some(state) = known {
         arrive(state);
     }
+    if let Some(settings) = thread::settings()
+        && tells_switches(settings, next)
+        && let Some(state) = known.or_else(|| thread::begin(settings, next))
+    {
+        emit::switched_in(state, u64::from(next.pid()) << 32 | u64::from(next.tid()));
+    }
+}
+
+/// Whether the thread's process has probes that cannot tell CPU time themselves.
+#[inline(always)]
+fn tells_switches(settings: &Settings, task: Task) -> bool {
+    if settings.flags & settings_flags::SWITCHES == 0 {
+        return false;
+    }
+    let Some(process) = WATCHED.get_ptr(task.pid()) else {
+        return false;
+    };
+    // SAFETY: the entry lives as long as the program; the collector writes the flags.
+    unsafe { (&raw const (*process).flags).read_volatile() & process_flags::SWITCHES != 0 }
 }
 
 #[inline(always)]

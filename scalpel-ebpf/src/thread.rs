@@ -119,7 +119,7 @@ pub(crate) fn current() -> *mut ThreadState {
 }
 
 #[inline(never)]
-fn begin(settings: &Settings, task: Task) -> Option<*mut ThreadState> {
+pub(crate) fn begin(settings: &Settings, task: Task) -> Option<*mut ThreadState> {
     // Time before the first event counts as off the processor: `cpu_ns` begins at 0.
     let mut initial = ThreadState {
         // SAFETY: the helper has no precondition.
@@ -184,6 +184,18 @@ fn try_stamp(state: *mut ThreadState) -> (Stamp, bool) {
 pub(crate) fn next_seq(state: *mut ThreadState) -> u32 {
     // SAFETY: only programs on this thread's own calls write `seq`, and they do not nest.
     let seq = unsafe { &raw mut (*state).seq };
+    // SAFETY: as above.
+    let next = unsafe { ptr::read(seq) }.wrapping_add(1);
+    // SAFETY: as above.
+    unsafe { seq.write_volatile(next) };
+    next
+}
+
+/// The number of the thread's next SWITCH_IN. The thread is at rest: nobody else writes it.
+#[inline(always)]
+pub(crate) fn next_switch(state: *mut ThreadState) -> u32 {
+    // SAFETY: the storage lives as long as the thread, which the switch runs on behalf of.
+    let seq = unsafe { &raw mut (*state).switch_seq };
     // SAFETY: as above.
     let next = unsafe { ptr::read(seq) }.wrapping_add(1);
     // SAFETY: as above.

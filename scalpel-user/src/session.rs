@@ -12,7 +12,7 @@ use crate::function::{FunctionInfo, FunctionTable, UnknownReason};
 use crate::genome::assemble::Assembly;
 use crate::genome::{Counter, Genome};
 use crate::input::{Input, Loss, ProbeWord, RunInfo, Symbol};
-use crate::order::{Order, Released};
+use crate::order::{Order, Released, Stream};
 use crate::stack::{Builder, Options};
 
 /// The stream says nothing about the run it belongs to.
@@ -214,7 +214,13 @@ impl Session {
 fn apply(builder: &mut Builder, released: Released<'_>) {
     match released {
         Released::Events(events) => builder.events(events),
-        Released::Gap { pid, tid, lost } => builder.gap(pid, tid, lost),
+        Released::Gap {
+            stream: Stream::Switches,
+            pid,
+            tid,
+            ..
+        } => builder.switches_lost(pid, tid),
+        Released::Gap { pid, tid, lost, .. } => builder.gap(pid, tid, lost),
         Released::Sample(sample) => builder.sample(&sample),
         Released::ThreadEnded { time, pid, tid } => builder.thread_ended(time, pid, tid),
         Released::Executed { time, pid } => builder.executed(time, pid),

@@ -77,6 +77,10 @@ pub struct Metrics {
     pub tail_calls: u64,
     /// Events seen by probes within this context, itself included: times the probe cost = perturbation.
     pub probe_events: u64,
+    /// Running time before the first suspension of calls that were suspended, callees included. Part of `total_wall_ns`.
+    pub pre_await_ns: u64,
+    /// Time that calls were suspended and then went on. Never part of any other time.
+    pub suspended_ns: u64,
 }
 
 impl Metrics {
@@ -96,6 +100,8 @@ impl Metrics {
         self.lost = self.lost.saturating_add(other.lost);
         self.tail_calls = self.tail_calls.saturating_add(other.tail_calls);
         self.probe_events = self.probe_events.saturating_add(other.probe_events);
+        self.pre_await_ns = self.pre_await_ns.saturating_add(other.pre_await_ns);
+        self.suspended_ns = self.suspended_ns.saturating_add(other.suspended_ns);
     }
 }
 

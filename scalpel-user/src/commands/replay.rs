@@ -13,7 +13,7 @@ use crate::function::FunctionTable;
 use crate::image::Pattern;
 use crate::input::Input;
 use crate::log::{Ending, Reader};
-use crate::order::{Order, Released};
+use crate::order::{Order, Released, Stream};
 use crate::output::Output;
 use crate::plan::ReplayPlan;
 use crate::sink::Style;
@@ -178,7 +178,12 @@ impl<'a> Show<'a> {
 fn feed(timeline: &mut Timeline, released: &Released<'_>) {
     match *released {
         Released::Events(events) => timeline.events(events),
-        Released::Gap { pid, tid, lost } => timeline.gap(pid, tid, lost),
+        // Of switches the timeline shows none.
+        Released::Gap {
+            stream: Stream::Switches,
+            ..
+        } => {}
+        Released::Gap { pid, tid, lost, .. } => timeline.gap(pid, tid, lost),
         Released::ThreadEnded { time, pid, tid } => timeline.ended(time, pid, Some(tid)),
         Released::Executed { time, pid } => timeline.ended(time, pid, None),
         Released::Sample(_) => {}

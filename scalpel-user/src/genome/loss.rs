@@ -49,11 +49,11 @@ impl Losses {
             .map_or(0, |views| views.whole.max(views.functions))
     }
 
-    /// Lost events. A refused return probe is an unknown end, not a lost event.
+    /// Lost events. A refused return probe is an unknown end, not a lost event; nor is a switch, which is no event of a function.
     pub fn events(&self) -> u64 {
         self.by_class
             .keys()
-            .filter(|&&class| class != LossClass::ReturnRefused)
+            .filter(|class| !matches!(class, LossClass::ReturnRefused | LossClass::Switch))
             .fold(0, |sum, &class| sum.saturating_add(self.class(class)))
     }
 
@@ -73,7 +73,7 @@ impl Losses {
     }
 }
 
-const WORDS: [(LossClass, &str); 7] = [
+const WORDS: [(LossClass, &str); 8] = [
     (LossClass::Enter, "enter"),
     (LossClass::Exit, "exit"),
     (LossClass::Sample, "sample"),
@@ -81,6 +81,7 @@ const WORDS: [(LossClass, &str); 7] = [
     (LossClass::ThreadState, "thread-state"),
     (LossClass::ReturnRefused, "return-refused"),
     (LossClass::RecursionMiss, "recursion-miss"),
+    (LossClass::Switch, "switch"),
 ];
 
 /// Stable word of a loss class, in files and JSON.

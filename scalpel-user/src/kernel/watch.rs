@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use aya::maps::{HashMap, Map, MapData, MapError};
-use scalpel_common::kernel::{WatchedProcess, maps};
+use scalpel_common::kernel::{WatchedProcess, maps, process_flags, settings_flags};
 
 use super::error::KernelError;
 use super::load::Kernel;
@@ -37,6 +37,21 @@ impl Kernel {
         self.set()?
             .insert(pid.0, PodWatched(process), 0)
             .map_err(refused)
+    }
+
+    /// From now on each time a thread of this process goes on is told: it has a probe that needs CPU times. A process that is
+    /// not watched is left alone.
+    pub fn tell_switches(&mut self, pid: Pid) -> Result<(), KernelError> {
+        let mut set = self.set()?;
+        let mut process = match set.get(&pid.0, 0) {
+            Ok(process) => process,
+            Err(MapError::KeyNotFound) => return Ok(()),
+            Err(error) => return Err(refused(error)),
+        };
+        process.0.flags |= process_flags::SWITCHES;
+        set.insert(pid.0, process, 0).map_err(refused)?;
+        self.settings
+            .change(|settings| settings.flags |= settings_flags::SWITCHES)
     }
 
     /// Watches it no longer. Threads that were found in the set before look again at their next event.

@@ -111,7 +111,7 @@ const EXITS: [ExitStrategy; 5] = [
     ExitStrategy::None,
     ExitStrategy::Probe,
 ];
-const LOSSES: [LossClass; 7] = [
+const LOSSES: [LossClass; 8] = [
     LossClass::Enter,
     LossClass::Exit,
     LossClass::Sample,
@@ -119,6 +119,7 @@ const LOSSES: [LossClass; 7] = [
     LossClass::ThreadState,
     LossClass::ReturnRefused,
     LossClass::RecursionMiss,
+    LossClass::Switch,
 ];
 
 fn by_number<T: Copy>(list: &[T], number: u8, unknown: &'static str) -> Result<T, Malformed> {

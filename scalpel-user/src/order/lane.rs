@@ -1,11 +1,11 @@
 //! One stream with one sequence: sorted, checked for gaps, released up to a time.
 
-use super::{Release, Released};
-use crate::event::{Event, MonoTime, Pid, Source, Tid};
+use super::{Release, Released, Stream};
+use crate::event::{Event, MonoTime, Pid, Tid};
 
 #[derive(Debug)]
 pub(super) struct Lane {
-    pub(super) source: u8,
+    pub(super) stream: Stream,
     next: Next,
     /// Time of the last released event, or of the boundary since.
     released_to: u64,
@@ -14,6 +14,8 @@ pub(super) struct Lane {
     /// Whether `pending` is in order, without gaps, as it arrived.
     in_order: bool,
     ready: usize,
+    /// Earliest time of what would be ready but for an event before it that is not certain yet.
+    held_from: Option<u64>,
     released: usize,
     /// Losses before the ready event of that position, in reverse.
     gaps: Vec<(usize, u32)>,
@@ -37,14 +39,15 @@ const FIRST_SEQ: u32 = 1;
 const BEHIND: u32 = 1 << 31;
 
 impl Lane {
-    pub(super) fn new(source: u8) -> Self {
+    pub(super) fn new(stream: Stream) -> Self {
         Self {
-            source,
+            stream,
             next: Next::First,
             released_to: 0,
             pending: Vec::new(),
             in_order: true,
             ready: 0,
+            held_from: None,
             released: 0,
             gaps: Vec::new(),
         }
@@ -105,7 +108,8 @@ impl Lane {
     fn known_next(&self) -> Option<u32> {
         match self.next {
             Next::Number(next) => Some(next),
-            Next::First if self.source == Source::Uprobe as u8 => Some(FIRST_SEQ),
+            // Of probes the collector's own numbers, which go on over ends of threads.
+            Next::First if self.stream != Stream::Probes => Some(FIRST_SEQ),
             Next::First | Next::Any => None,
         }
     }
@@ -114,6 +118,7 @@ impl Lane {
     /// Returns how many events were too late and are gone.
     pub(super) fn prepare(&mut self, until: MonoTime, at_boundary: bool) -> u64 {
         self.released = 0;
+        self.held_from = None;
         self.gaps.clear();
         if self.is_as_expected() {
             self.ready = self.pending.partition_point(|event| event.time <= until.0);
@@ -134,6 +139,8 @@ impl Lane {
         ready.sort_by_key(|event| (distance(base, event), event.time));
         if !at_boundary {
             hold_back(&mut ready, &mut rest, base);
+            let held = rest.iter().map(|event| event.time);
+            self.held_from = held.filter(|time| *time <= until.0).min();
         }
         rest.sort_by_key(|event| event.time);
         self.ready = ready.len();
@@ -171,6 +178,22 @@ impl Lane {
         self.gaps.reverse();
     }
 
+    /// Earliest time of what is held back.
+    pub(super) const fn held_from(&self) -> Option<u64> {
+        self.held_from
+    }
+
+    /// What another stream of the thread holds back came first: from its time on this one waits too.
+    pub(super) fn wait_from(&mut self, time: u64) {
+        let ready = self.pending.get(..self.ready).unwrap_or_default();
+        let certain = ready.iter().take_while(|event| event.time < time).count();
+        if certain < self.ready {
+            self.ready = certain;
+            self.in_order = false;
+            self.gaps.retain(|(position, _)| *position < certain);
+        }
+    }
+
     /// Time of the next event to release.
     pub(super) fn next_time(&self) -> Option<u64> {
         (self.released < self.ready)
@@ -191,6 +214,7 @@ impl Lane {
                 pid,
                 tid,
                 lost: u64::from(lost),
+                stream: self.stream,
             });
         }
         let end = self

@@ -6,9 +6,11 @@
 //! of at most `t` has arrived, and so has everything that its thread did before. Only then a missing number is a loss.
 
 mod lane;
+mod stream;
 mod thread;
 
 use rustc_hash::FxHashMap;
+pub use stream::Stream;
 use thread::Thread;
 
 use crate::event::{Control, Event, MonoTime, Pid, Sample, Tid};
@@ -26,6 +28,8 @@ pub enum Released<'a> {
         tid: Tid,
         /// How many.
         lost: u64,
+        /// Of which kind.
+        stream: Stream,
     },
     /// A sampled stack, at its place in time.
     Sample(Sample),
@@ -82,10 +86,13 @@ impl Order {
 
     /// Takes events of one ring or lane, in the order they were read from it.
     pub fn events(&mut self, events: &[Event]) {
-        for run in events.chunk_by(|a, b| a.tid == b.tid && a.pid == b.pid && a.source == b.source)
-        {
+        let same = |a: &Event, b: &Event| {
+            a.tid == b.tid && a.pid == b.pid && Stream::of(a.source) == Stream::of(b.source)
+        };
+        for run in events.chunk_by(same) {
             if let Some(first) = run.first() {
-                self.thread(first.pid, first.tid).push(first.source, run);
+                self.thread(first.pid, first.tid)
+                    .push(Stream::of(first.source), run);
             }
         }
     }

@@ -39,12 +39,19 @@ enum Program {
         slot: usize,
         time: u64,
     },
+    /// A probe within the process has read the clock and not published yet.
+    ProbeStamped {
+        time: u64,
+    },
 }
 
 struct Worker {
     tid: u32,
     cpu: usize,
     seq: u32,
+    probe_seq: u32,
+    /// What its probe has published and nobody has read.
+    lane: VecDeque<Event>,
     program: Program,
     /// What truly happened: events, losses (as `None`) and ends.
     truth: Vec<Truth>,
@@ -53,6 +60,7 @@ struct Worker {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Truth {
     Event(u32, u64),
+    Probe(u32, u64),
     Lost,
     End,
 }
@@ -73,6 +81,8 @@ impl World {
             tid,
             cpu: 0,
             seq: 0,
+            probe_seq: 0,
+            lane: VecDeque::new(),
             program: Program::Idle,
             truth: Vec::new(),
         };
@@ -109,6 +119,7 @@ impl World {
         self.come_to_rest();
         while self.pass.is_some()
             || self.rings.iter().any(|(_, ring)| !ring.is_empty())
+            || self.workers.iter().any(|worker| !worker.lane.is_empty())
             || !self.controls.is_empty()
         {
             self.poll(rule, &mut order, &mut released)?;
@@ -137,6 +148,26 @@ impl World {
             }
             Program::Idle if roll < 6 => {
                 worker.cpu = roll as usize % CPUS;
+                Program::Idle
+            }
+            Program::Idle if roll > 12 => {
+                self.now += 1;
+                Program::ProbeStamped { time: self.now }
+            }
+            Program::ProbeStamped { time } => {
+                worker.probe_seq += 1;
+                worker.lane.push_back(Event {
+                    time,
+                    pid: 1,
+                    tid: worker.tid,
+                    func: 1,
+                    seq: worker.probe_seq,
+                    kind: Kind::Enter as u8,
+                    source: Source::Python as u8,
+                    ..Event::default()
+                });
+                worker.truth.push(Truth::Probe(worker.probe_seq, time));
+                self.now += 1;
                 Program::Idle
             }
             Program::Idle => {
@@ -213,6 +244,10 @@ impl World {
             self.controls
                 .drain(..)
                 .for_each(|control| order.control(&control));
+            for worker in &mut self.workers {
+                order.events(worker.lane.make_contiguous());
+                worker.lane.clear();
+            }
             self.pass = None;
             if emptied || rule == Rule::DespiteBusyRecords {
                 return drain(order, clock, clock, released);
@@ -270,7 +305,11 @@ fn record(released: &mut [Vec<Truth>], item: &Released<'_>) {
     match item {
         Released::Events(events) => {
             for event in *events {
-                released[event.tid as usize - 1].push(Truth::Event(event.seq, event.time));
+                let truth = match Stream::of(event.source) {
+                    Stream::Probes => Truth::Probe(event.seq, event.time),
+                    _ => Truth::Event(event.seq, event.time),
+                };
+                released[event.tid as usize - 1].push(truth);
             }
         }
         Released::Gap { tid, lost, .. } => {
@@ -281,13 +320,21 @@ fn record(released: &mut [Vec<Truth>], item: &Released<'_>) {
     }
 }
 
-/// Losses that no later event of the thread proves can't be known from the sequence.
+/// Losses that no later event of the thread proves can't be known from the sequence; the others are known at that event.
 fn without_trailing_losses(truth: &[Truth]) -> Vec<Truth> {
-    let mut known = Vec::new();
-    for (index, step) in truth.iter().enumerate() {
-        let lives_on = || truth[index..].iter().find(|step| **step != Truth::Lost);
-        if *step != Truth::Lost || matches!(lives_on(), Some(Truth::Event(..))) {
-            known.push(*step);
+    let (mut known, mut lost) = (Vec::new(), 0);
+    for &step in truth {
+        match step {
+            Truth::Lost => lost += 1,
+            Truth::Event(..) => {
+                known.extend((0..std::mem::take(&mut lost)).map(|_| Truth::Lost));
+                known.push(step);
+            }
+            Truth::End => {
+                lost = 0;
+                known.push(step);
+            }
+            Truth::Probe(..) => known.push(step),
         }
     }
     known

@@ -1,14 +1,14 @@
 //! One thread's streams: the kernel's and those of in-process probes, merged by time, with samples between.
 
 use super::lane::Lane;
-use super::{Release, Released};
+use super::{Release, Released, Stream};
 use crate::event::{Event, MonoTime, Pid, Sample, Tid};
 
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) pid: Pid,
     pub(super) tid: Tid,
-    /// One per source; nearly always one.
+    /// One per stream.
     pub(super) lanes: Vec<Lane>,
     pub(super) samples: Vec<Sample>,
     /// Whether the owner's list of threads with something to release has it.
@@ -29,11 +29,11 @@ impl Thread {
         }
     }
 
-    pub(super) fn push(&mut self, source: u8, events: &[Event]) {
-        match self.lanes.iter_mut().find(|lane| lane.source == source) {
+    pub(super) fn push(&mut self, stream: Stream, events: &[Event]) {
+        match self.lanes.iter_mut().find(|lane| lane.stream == stream) {
             Some(lane) => lane.push(events),
             None => {
-                let mut lane = Lane::new(source);
+                let mut lane = Lane::new(stream);
                 lane.push(events);
                 self.lanes.push(lane);
             }
@@ -95,7 +95,12 @@ impl Thread {
             .iter_mut()
             .map(|lane| lane.prepare(until, at_boundary))
             .sum();
-        let samples = self.take_samples(until);
+        let held_from = self.lanes.iter().filter_map(Lane::held_from).min();
+        if let Some(time) = held_from {
+            self.lanes.iter_mut().for_each(|lane| lane.wait_from(time));
+        }
+        let samples_until = held_from.map_or(until.0, |time| time.saturating_sub(1));
+        let samples = self.take_samples(MonoTime(samples_until));
         let mut samples = samples.into_iter().peekable();
         loop {
             let next_sample = samples.peek().map(|sample| sample.event.time);

@@ -20,7 +20,7 @@ use crate::input::{Feed, Input, Loss};
 
 /// Waits between two passes: short while much comes, and never so long that a fast thread fills its lane meanwhile.
 const SHORTEST: Duration = Duration::from_micros(500);
-const LONGEST: Duration = Duration::from_millis(8);
+const LONGEST: Duration = Duration::from_millis(4);
 
 /// Counters are compared this often.
 const COUNT_EVERY: Duration = Duration::from_millis(250);
@@ -171,11 +171,11 @@ impl Drain {
         let whole = [
             (
                 LossClass::Enter,
-                self.report.lost_calls + sum(|reader| reader.tally.lost_calls),
+                sum(|reader| reader.tally.lost_calls).saturating_add(self.report.lost_calls),
             ),
             (
                 LossClass::Exit,
-                self.report.lost_events + sum(|reader| reader.tally.lost_events),
+                sum(|reader| reader.tally.lost_events).saturating_add(self.report.lost_events),
             ),
         ];
         let mut losses: Vec<Loss> = whole

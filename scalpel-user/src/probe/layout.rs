@@ -81,8 +81,8 @@ impl Layout {
     pub(super) fn slots(budget: u64, index: u32) -> u32 {
         let share = match index {
             0 => 16,
-            1..4 => 128,
-            4..36 => 1024,
+            1..8 => 64,
+            8..40 => 256,
             _ => 16 * 1024,
         };
         let slots = (budget / share / EVENT_SIZE as u64).clamp(SMALLEST_LANE, LARGEST_LANE);
@@ -104,7 +104,6 @@ pub(super) mod header {
     use super::{Header, offset_of};
 
     pub(in super::super) const LEASE: u64 = offset_of!(Header, lease) as u64;
-    pub(in super::super) const GENERATION: u64 = offset_of!(Header, generation) as u64;
     pub(in super::super) const LANES_OPEN: u64 = offset_of!(Header, lanes_open) as u64;
     pub(in super::super) const STOP: u64 = offset_of!(Header, stop) as u64;
     pub(in super::super) const LAST_FUNCTION: u64 = offset_of!(Header, last_function) as u64;
@@ -144,7 +143,6 @@ pub(super) mod function {
     pub(in super::super) const NAME: u64 = offset_of!(Function, name) as u64;
     pub(in super::super) const CALLS: u64 = offset_of!(Function, calls) as u64;
     pub(in super::super) const LOST: u64 = offset_of!(Function, lost) as u64;
-    pub(in super::super) const OFF: u64 = offset_of!(Function, off) as u64;
 }
 
 #[cfg(test)]

@@ -13,9 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
-use rustix::fs::{
-    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals,
-};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals};
 use scalpel_common::segment::MEMORY_NAME;
 
 use crate::event::{EVENT_SIZE, Event};
@@ -38,10 +36,11 @@ impl Memory {
         Self::map(file, len)
     }
 
-    /// Takes over a file that an earlier collector made. One that could still be cut short is refused: reading behind
+    /// Maps a file that another process made. One that could still be cut short is refused: reading behind
     /// its end would kill us.
+    #[cfg(test)]
     pub(super) fn take_over(file: File) -> io::Result<Self> {
-        if !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
+        if !rustix::fs::fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
             return Err(io::Error::other("its size is not sealed"));
         }
         let len = file.metadata()?.len();

@@ -6,6 +6,7 @@
 //! Knows processes; must not know the kernel's stream, the session or the genome.
 
 mod clock;
+mod cpu;
 mod drain;
 mod functions;
 mod lane;

@@ -5,13 +5,16 @@ use scalpel_common::segment::{NOTE_TEXT, Note, lane_state, note_state};
 
 use super::EndsTold;
 use super::clock::LaneClock;
+use super::cpu::{self, Estimate};
 use super::functions::Functions;
 use super::lane::{Claim, Cursor, Fill, Numbers, Step};
 use super::layout::{function, header, lane};
 use super::names::{self, Get, clean, is_probe};
 use super::peer::{self, Family};
 use super::segment::Segment;
-use crate::event::{Control, Event, FuncId, Kind, MonoTime, Pid, Source, Tid};
+use crate::event::{
+    CPU_NOT_MEASURED, Control, Event, FuncId, Kind, MonoTime, Pid, Source, Tid, flags,
+};
 use crate::function::FunctionInfo;
 use crate::input::{Input, ProbeWord};
 
@@ -88,6 +91,7 @@ struct Holder {
     last_ns: u64,
     heard: u64,
     looked: u64,
+    cpu: Estimate,
     /// Calls per local id that its counters had.
     counted: Vec<u64>,
 }
@@ -227,6 +231,7 @@ impl Reader {
             last_ns: claimed_ns,
             heard: shared.now,
             looked: shared.now,
+            cpu: Estimate::new(claimed_ns),
             counted: Vec::new(),
         };
         if let Some(lane) = self.lanes.get_mut(index as usize) {
@@ -294,6 +299,13 @@ impl Reader {
         let Some(memory) = self.segment.lane_memory(index) else {
             return Ok(());
         };
+        if count > 0
+            && shared.ends == EndsTold::Nobody
+            && holder.cpu.is_due(shared.now)
+            && let Some(cpu_ns) = holder.who.and_then(|(pid, tid)| cpu::read(pid, tid))
+        {
+            holder.cpu.add(shared.now, cpu_ns);
+        }
         let mut left = count;
         while left > 0 {
             let some = left.min(BATCH);
@@ -339,6 +351,13 @@ impl Reader {
             event.time = self.believable(time, shared);
             holder.last_ns = event.time;
             self.mend_kind(event);
+            event.cpu_ns = CPU_NOT_MEASURED;
+            if shared.ends == EndsTold::Nobody {
+                event.cpu_ns = holder.cpu.at(event.time);
+                if event.cpu_ns != CPU_NOT_MEASURED {
+                    event.flags |= flags::ESTIMATED_CPU;
+                }
+            }
             if event.func != 0 {
                 event.func = self.global(event.func, event.source, shared, give)?;
             }
@@ -358,17 +377,17 @@ impl Reader {
     /// A probe may only say what happens in its own language: other kinds and sources become none, which is counted.
     fn mend_kind(&mut self, event: &mut Event) {
         let own = |source: Source| is_probe(source);
+        let mut is_wrong = Kind::from_u8(event.kind).is_none();
         if !Source::from_u8(event.source).is_some_and(own) {
-            event.source = 0;
+            event.source = self.source;
+            is_wrong = true;
         }
         let foreign = matches!(
             Kind::from_u8(event.kind),
             Some(Kind::Complete | Kind::Sample | Kind::SwitchIn | Kind::SwitchOut)
         );
-        if foreign {
+        if is_wrong || foreign {
             event.kind = 0;
-        }
-        if event.source == 0 || event.kind == 0 {
             self.tally.faults += 1;
         }
     }
@@ -452,8 +471,9 @@ impl Reader {
         shared: &Shared,
         give: &mut Give<'_>,
     ) -> Result<(), Gone> {
-        self.gone_calls += self.segment.lane_u64(index, lane::LOST_CALLS);
-        self.gone_events += self.segment.lane_u64(index, lane::LOST_EVENTS);
+        let lost = |field| self.segment.lane_u64(index, field);
+        self.gone_calls = self.gone_calls.saturating_add(lost(lane::LOST_CALLS));
+        self.gone_events = self.gone_events.saturating_add(lost(lane::LOST_EVENTS));
         self.segment.free_lane(index);
         match holder.who {
             Some((pid, tid)) if !released && !shared.end_is_told(pid) => {
@@ -567,7 +587,7 @@ impl Reader {
                 .map_or(self.source, |&(_, source)| source);
             events.push(Event {
                 time: shared.now,
-                cpu_ns: crate::event::CPU_NOT_MEASURED,
+                cpu_ns: CPU_NOT_MEASURED,
                 pid: who.0.0,
                 tid: who.1.0,
                 func,

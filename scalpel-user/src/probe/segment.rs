@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use scalpel_common::segment::{MAGIC, SEGMENT_VERSION, lane_state};
 
-use super::layout::{Layout, PAGE, function, header, lane};
+use super::layout::{Layout, PAGE, header, lane};
 use super::memory::Memory;
 use crate::event::{EVENT_SIZE, EVENT_VERSION};
 
@@ -71,7 +71,7 @@ pub(super) struct LaneMemory {
 }
 
 /// Lanes that are open from the start.
-const FIRST_LANES: u32 = 8;
+const FIRST_LANES: u32 = 4;
 /// Entries of lanes that get memory at once.
 const LANES_AT_ONCE: u32 = 256;
 /// Entries of functions that have memory ahead of those in use.
@@ -275,15 +275,6 @@ impl Segment {
     /// A word of a function's entry.
     pub(super) fn function_u64(&self, local: u32, field: u64) -> u64 {
         self.memory.u64(self.layout.function(local) + field)
-    }
-
-    /// Switches a function off, or on again; the probes look when the generation changes.
-    pub(super) fn switch(&self, local: u32, off: bool) {
-        self.memory
-            .set_u32(self.layout.function(local) + function::OFF, u32::from(off));
-        let generation = self.memory.u32(header::GENERATION);
-        self.memory
-            .set_u32(header::GENERATION, generation.wrapping_add(1));
     }
 
     /// The recording is over.

@@ -399,7 +399,11 @@ fn a_hostile_segment_is_counted_and_never_followed() {
         true,
         false,
     );
-    assert_eq!(found[0].source, 0, "nobody speaks for the kernel");
+    assert_eq!(
+        (found[0].source, found[0].kind),
+        (python, 0),
+        "nobody speaks for the kernel"
+    );
     let found = check(
         &|_, mut lane| lane.raw(event(python, Kind::SwitchIn as u8, 0)),
         true,

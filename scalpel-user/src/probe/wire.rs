@@ -216,17 +216,6 @@ pub(super) fn refused(why: &str) -> Vec<u8> {
     whole(frame::REFUSED, &payload)
 }
 
-/// The answer to INTERN: local and global ids; 0 = refused.
-pub(super) fn intern_ack(ids: &[(u32, u32)]) -> Vec<u8> {
-    let mut payload = Vec::new();
-    payload.extend(u32::try_from(ids.len()).unwrap_or(u32::MAX).to_le_bytes());
-    for (local, global) in ids {
-        payload.extend(local.to_le_bytes());
-        payload.extend(global.to_le_bytes());
-    }
-    whole(frame::INTERN_ACK, &payload)
-}
-
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     let text = text
         .get(..text.floor_char_boundary(usize::from(u16::MAX)))

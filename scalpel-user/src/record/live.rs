@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use scalpel_common::segment::note_kind;
 
 use super::cost::TargetCpu;
 use super::names::Names;
@@ -20,7 +21,7 @@ use super::watermark::Watermark;
 use super::{now_mono, start_note};
 use crate::event::{Control, MonoTime, Pid};
 use crate::image::Image;
-use crate::input::{Feed, Input, RunInfo};
+use crate::input::{Feed, Input, ProbeWord, RunInfo};
 use crate::kernel::Mechanism;
 use crate::kernel::attach::{DetachReport, SiteRequest};
 use crate::kernel::calibrate::ProbeCosts;
@@ -266,6 +267,11 @@ impl Live {
             "{} processes with probes, {} events from them, times within {} ns",
             report.segments, report.events, report.clock_error_ns
         ));
+        if self.tracer.is_none() && report.events > 0 {
+            self.take(Input::Note(
+                "CPU times are estimates: without kernel tracing they are read off each thread's account every 5 ms".into(),
+            ));
+        }
         for note in report.notes() {
             self.take(Input::Note(note));
         }
@@ -287,8 +293,21 @@ impl Live {
                     self.take(Input::Drained(until));
                 }
             }
+            Input::Probe(word) => self.word(word),
             other => self.take(other),
         }
+    }
+
+    /// A probe that speaks of its runtime is there: the kernel tells when its threads go on.
+    fn word(&mut self, word: ProbeWord) {
+        if word.kind == note_kind::RUNTIME
+            && let Some(tracer) = &mut self.tracer
+            && let Err(error) = tracer.tell_switches(word.pid)
+        {
+            let text = format!("no CPU times of functions in process {}: {error}", word.pid);
+            self.take(Input::Note(text));
+        }
+        self.take(Input::Probe(word));
     }
 
     fn control(&mut self, control: Control) {

@@ -10,7 +10,7 @@ use super::live::Start;
 use super::load;
 use super::subject::Subject;
 use crate::decode;
-use crate::event::{FuncId, MonoTime, Sample};
+use crate::event::{FuncId, MonoTime, Pid, Sample};
 use crate::function::ExitStrategy;
 use crate::input::{Bound, Feed, Input};
 use crate::kernel::Kernel;
@@ -200,6 +200,11 @@ impl Tracer {
             detached.took.as_millis()
         ));
         (detached, self.poller.take())
+    }
+
+    /// A process has a probe of its own, which needs CPU times.
+    pub(super) fn tell_switches(&mut self, pid: Pid) -> Result<()> {
+        Ok(self.kernel.tell_switches(pid)?)
     }
 
     /// Hits of a function's probe.

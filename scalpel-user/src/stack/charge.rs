@@ -27,9 +27,8 @@ impl Thread {
             metrics.self_cpu_ns = metrics.self_cpu_ns.saturating_add(cpu_ns);
         }
         self.time = self.time.max(time);
-        if cpu != CPU_NOT_MEASURED {
-            self.cpu = cpu;
-        }
+        // Where it is not known, what passes until it is known again is nobody's.
+        self.cpu = cpu;
     }
 
     /// The probe of a function goes at `time`: what is open of it then will not be seen to end, and gets no time from

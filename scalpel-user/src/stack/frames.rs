@@ -37,8 +37,12 @@ pub(super) struct Frame {
     pub(super) beyond_depth: bool,
     /// Begins a section.
     pub(super) begins_section: bool,
-    /// A resumed task: its entry was long ago.
-    pub(super) resumed: bool,
+    /// Task that it belongs to, where the language tells; 0 = none.
+    pub(super) task: u64,
+    /// Running time before it was last suspended, in ns.
+    pub(super) ran_ns: u64,
+    /// Goes on after a suspension, and nobody saw it begin: how long it took is not known.
+    pub(super) headless: bool,
 }
 
 impl Frame {
@@ -199,6 +203,11 @@ impl Frames {
             .map(|offset| index + 1 + offset)
     }
 
+    /// Makes the parked section with such a frame the innermost one.
+    pub(super) fn unpark_where(&mut self, wanted: impl Fn(&Frame) -> bool) -> bool {
+        self.unpark(|section| section.iter().any(&wanted))
+    }
+
     fn unpark(&mut self, mut wanted: impl FnMut(&[Frame]) -> bool) -> bool {
         let Some(position) = self.parked.iter().rposition(|section| wanted(section)) else {
             return false;
@@ -254,6 +263,8 @@ pub(super) const fn entered(event: &Event, node: NodeId) -> Frame {
         timed: event.flags & flags::NO_EXIT == 0,
         beyond_depth: false,
         begins_section: false,
-        resumed: false,
+        task: event.value,
+        ran_ns: 0,
+        headless: false,
     }
 }

@@ -15,6 +15,7 @@ mod contexts;
 mod finish;
 mod frames;
 mod histograms;
+mod language;
 mod nodes;
 mod samples;
 mod settle;
@@ -90,6 +91,8 @@ struct Shared {
     gone: FxHashSet<u32>,
     /// Calls come as COMPLETE records.
     completes: bool,
+    /// Calls of language runtimes that have left their thread for a while.
+    suspended: FxHashMap<language::SuspendedKey, language::Suspended>,
 }
 
 impl Shared {
@@ -143,6 +146,7 @@ impl Builder {
             no_code: FxHashSet::default(),
             gone: FxHashSet::default(),
             completes: false,
+            suspended: FxHashMap::default(),
         };
         Self {
             shared,
@@ -215,6 +219,11 @@ impl Builder {
     /// So many events of a thread are missing between those before and those after.
     pub fn gap(&mut self, pid: Pid, tid: Tid, lost: u64) {
         self.with_thread(pid, tid, |thread, _shared| thread.note_lost(lost));
+    }
+
+    /// A thread went on unseen: its CPU time is not known again before it is seen to.
+    pub fn switches_lost(&mut self, pid: Pid, tid: Tid) {
+        self.with_thread(pid, tid, |thread, _shared| thread.switches_lost());
     }
 
     /// Takes a sampled stack, in order with the thread's events.
@@ -293,6 +302,7 @@ impl Builder {
         for index in 0..self.threads.len() as u32 {
             self.end(index, end);
         }
+        language::end_suspended(&mut self.shared);
         let threads = self.threads.into_iter().map(|slot| slot.thread).collect();
         finish::finish(self.shared, threads, resolve)
     }
@@ -345,6 +355,8 @@ impl Builder {
     }
 }
 
+#[cfg(test)]
+mod language_tests;
 #[cfg(test)]
 mod program;
 #[cfg(test)]

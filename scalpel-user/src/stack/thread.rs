@@ -21,8 +21,6 @@ pub(super) enum Close {
     Lost,
     /// The thread or the recording ended first.
     Open,
-    /// A task left the thread: it goes on elsewhere.
-    Suspended,
 }
 
 #[derive(Debug)]
@@ -45,6 +43,8 @@ pub(super) struct Thread {
     gap: u64,
     /// Calls closed together with the function they had jumped to: their own EXIT follows.
     closed_by_tail: Vec<Frame>,
+    /// Since it was last seen to go on, the thread has been on a processor: `cpu` runs with `time`.
+    pub(super) on_cpu: bool,
 }
 
 impl Thread {
@@ -64,23 +64,24 @@ impl Thread {
             cuts: Vec::new(),
             gap: 0,
             closed_by_tail: Vec::new(),
+            on_cpu: false,
         }
     }
 
     pub(super) fn event(&mut self, event: &Event, shared: &mut Shared) {
-        self.events += 1;
+        self.events += u64::from(event.source != Source::Sched as u8);
         if self.gap > 0 {
             self.settle_gap(event, shared);
         }
         match event.kind {
             ENTER if shared.completes => self.pending.enter(event),
             ENTER => {
-                self.pass_time(event.time, event.cpu_ns, shared);
+                self.pass_time(event.time, self.cpu_at(event), shared);
                 self.enter(event, shared);
             }
             EXIT if shared.completes && self.pending.exit(event) => {}
             EXIT => {
-                self.pass_time(event.time, event.cpu_ns, shared);
+                self.pass_time(event.time, self.cpu_at(event), shared);
                 self.exit(event, Close::Returned, shared);
             }
             _ => self.rare(event, shared),
@@ -96,15 +97,15 @@ impl Thread {
                 self.settle_completed(false, shared);
             }
             Some(Kind::Unwind) => {
-                self.pass_time(event.time, event.cpu_ns, shared);
+                self.pass_time(event.time, self.cpu_at(event), shared);
                 self.exit(event, Close::Threw, shared);
             }
             Some(Kind::Suspend) => {
-                self.pass_time(event.time, event.cpu_ns, shared);
-                self.exit(event, Close::Suspended, shared);
+                self.pass_time(event.time, self.cpu_at(event), shared);
+                self.suspend(event, shared);
             }
             Some(Kind::Resume) => {
-                self.pass_time(event.time, event.cpu_ns, shared);
+                self.pass_time(event.time, self.cpu_at(event), shared);
                 self.resume(event, shared);
             }
             Some(Kind::Count) => self.count(event, shared),
@@ -113,8 +114,9 @@ impl Thread {
                 self.lost = self.lost.saturating_add(event.value);
             }
             Some(Kind::Lost) => self.note_lost(event.value),
+            Some(Kind::SwitchIn) => self.switch_in(event, shared),
             Some(Kind::ThreadEnd) => self.end(event.time, shared),
-            // Starts, switches and samples open and close nothing; unknown kinds are counted by the decoder.
+            // Starts and samples open and close nothing; unknown kinds are counted by the decoder.
             _ => {}
         }
     }
@@ -125,7 +127,9 @@ impl Thread {
         }
         let mut frame = entered(event, 0);
         let mut tail = event.flags & flags::TAIL_CALL != 0;
-        if frame.is_native() && !self.frames.is_plainly_inside(event.frame) {
+        if !frame.is_native() {
+            self.switch_to_task(&frame, shared);
+        } else if !self.frames.is_plainly_inside(event.frame) {
             tail |= self.make_room(&mut frame, shared);
         }
         frame.node = self.node_of(&frame, tail, shared);
@@ -195,7 +199,7 @@ impl Thread {
         }
     }
 
-    fn drop_forgotten_regions(&mut self, shared: &mut Shared) {
+    pub(super) fn drop_forgotten_regions(&mut self, shared: &mut Shared) {
         while let Some(frames) = self.frames.overflow() {
             frames
                 .iter()
@@ -299,7 +303,7 @@ impl Thread {
 
     /// Makes the frame of an EXIT the innermost one. False = there is none.
     #[cold]
-    fn find_exit(&mut self, event: &Event, shared: &mut Shared) -> bool {
+    pub(super) fn find_exit(&mut self, event: &Event, shared: &mut Shared) -> bool {
         if let Some(at) = self.closed_by_tail.iter().position(|frame| frame.is(event)) {
             let frame = self.closed_by_tail.swap_remove(at);
             self.nodes.rare(frame.node).probe_events += 1;
@@ -311,19 +315,19 @@ impl Thread {
                 .then(|| self.frames.find(event))
                 .flatten()
         }) else {
-            self.missed_enter(event, shared);
-            return false;
+            return self.exit_unseen(event, shared);
         };
         if let Some(other_stack) = self.frames.next_section(index) {
             self.frames.park_from(other_stack);
             self.drop_forgotten_regions(shared);
         }
+        self.set_other_tasks_aside(index, shared);
         self.close_from(index + 1, Close::Passed, shared);
         true
     }
 
     /// An EXIT without ENTER still proves that nothing below it is open.
-    fn missed_enter(&mut self, event: &Event, shared: &mut Shared) {
+    pub(super) fn missed_enter(&mut self, event: &Event, shared: &mut Shared) {
         shared.fault(event.func).missed_enter += 1;
         if event.source != Source::Uprobe as u8 || !self.frames.switch_to(event.frame) {
             return;
@@ -363,9 +367,6 @@ impl Thread {
     }
 
     fn close(&mut self, frame: &Frame, how: Close, shared: &mut Shared) {
-        if how == Close::Suspended {
-            return;
-        }
         let ended = frame.timed && matches!(how, Close::Returned | Close::Threw | Close::Passed);
         let cpu_known = self.cpu != CPU_NOT_MEASURED;
         let metrics = self.nodes.rare(frame.node);
@@ -381,28 +382,17 @@ impl Thread {
             Close::Passed if frame.timed => metrics.unwound += 1,
             Close::Lost if frame.timed => shared.fault(frame.func).cut_by_loss += 1,
             Close::Open if frame.timed => shared.fault(frame.func).open_at_end += 1,
-            Close::Open | Close::Suspended => {}
+            Close::Open => {}
             Close::Returned | Close::Passed | Close::Lost => metrics.inferred += 1,
         }
     }
 
     fn record_duration(&self, frame: &Frame, shared: &mut Shared) {
-        if self.nodes.get(frame.node).outermost && !frame.resumed {
-            shared
-                .histograms
-                .add(frame.func, self.time.saturating_sub(frame.entered));
+        if self.nodes.get(frame.node).outermost && !frame.headless {
+            let last = self.time.saturating_sub(frame.entered);
+            let ran_ns = frame.ran_ns.saturating_add(last);
+            shared.histograms.add(frame.func, ran_ns);
         }
-    }
-
-    fn resume(&mut self, event: &Event, shared: &mut Shared) {
-        let parent = self.frames.open.last().map_or(0, |top| top.node);
-        let node = self.nodes.child(parent, event.func, &mut shared.contexts);
-        self.nodes.rare(node).probe_events += 1;
-        self.frames.push(Frame {
-            resumed: true,
-            site: 0,
-            ..entered(event, node)
-        });
     }
 
     fn count(&mut self, event: &Event, shared: &mut Shared) {
@@ -489,7 +479,7 @@ impl Thread {
             self.close(frame, Close::Open, shared);
         }
         self.flush(shared);
-        (self.gap, self.cpu) = (0, CPU_NOT_MEASURED);
+        (self.gap, self.cpu, self.on_cpu) = (0, CPU_NOT_MEASURED, false);
         self.closed_by_tail.clear();
     }
 }

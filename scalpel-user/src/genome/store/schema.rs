@@ -1,4 +1,4 @@
-//! The tables of a genome file, version 1. A change of any text here is a new version and a new section in FORMAT.md.
+//! The tables of a genome file, version 2. A change of any text here is a new version and a new section in FORMAT.md.
 //!
 //! Integers of SQLite are signed: file offsets keep their 64 bits (negative = that plus 2^64), counters stay below
 //! 2^63. What is not known is NULL.
@@ -10,7 +10,7 @@ use crate::tree::{EdgeSource, FunctionFaults, Metrics};
 pub(super) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"SCPG");
 
 /// `PRAGMA user_version`.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// Name and text of every table that a reader reads. The reader insists on the exact text: a view or an expression
 /// index of that name could run forever.
@@ -46,7 +46,7 @@ pub(super) const TABLES: &[(&str, &str)] = &[
          self_cpu_ns INTEGER NOT NULL, total_wall_ns INTEGER NOT NULL, total_cpu_ns INTEGER NOT NULL, \
          samples INTEGER NOT NULL, sampled_ns INTEGER NOT NULL, unwound INTEGER NOT NULL, inferred INTEGER NOT NULL, \
          lost INTEGER NOT NULL, tail_calls INTEGER NOT NULL, probe_events INTEGER NOT NULL, \
-         PRIMARY KEY(window, thread, context)) STRICT, WITHOUT ROWID",
+         pre_await_ns INTEGER NOT NULL, suspended_ns INTEGER NOT NULL, PRIMARY KEY(window, thread, context)) STRICT, WITHOUT ROWID",
     ),
     (
         "histograms",
@@ -94,7 +94,7 @@ CREATE VIEW call_edges AS SELECT a.name AS caller, b.name AS callee, e.calls, e.
  FROM edge_total e LEFT JOIN functions a ON a.id = e.caller JOIN functions b ON b.id = e.callee ORDER BY e.calls DESC;";
 
 /// Number of metric columns of `cells`.
-pub(super) const METRICS: usize = 14;
+pub(super) const METRICS: usize = 16;
 
 /// Metrics in the order of the columns.
 pub(super) const fn to_columns(m: &Metrics) -> [u64; METRICS] {
@@ -113,6 +113,8 @@ pub(super) const fn to_columns(m: &Metrics) -> [u64; METRICS] {
         m.lost,
         m.tail_calls,
         m.probe_events,
+        m.pre_await_ns,
+        m.suspended_ns,
     ]
 }
 
@@ -133,6 +135,8 @@ pub(super) const fn from_columns(columns: [u64; METRICS]) -> Metrics {
         lost,
         tail_calls,
         probe_events,
+        pre_await_ns,
+        suspended_ns,
     ] = columns;
     Metrics {
         calls,
@@ -149,6 +153,8 @@ pub(super) const fn from_columns(columns: [u64; METRICS]) -> Metrics {
         lost,
         tail_calls,
         probe_events,
+        pre_await_ns,
+        suspended_ns,
     }
 }
 
