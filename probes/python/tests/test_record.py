@@ -66,6 +66,21 @@ class Record(ProbeTest):
             self.assertLessEqual(edges[edge], calls)
             self.assertGreaterEqual(edges[edge], calls - report["lost"])
 
+    def test_native_functions_on_demand(self):
+        program = self.program("""
+            import os
+            def leaf(): return os.getppid()
+            for _ in range(500): leaf()
+        """)
+        options = ["--no-kernel", "--py-include", "app", "--probe-mode", "native"]
+        code, report = self.genome(options, [program])
+        self.assertEqual((code, report["lost"]), (0, 0))
+        names = {f["key"]: f["name"] for f in report["functions"]}
+        edges = {
+            (names.get(e["caller"]), names.get(e["callee"])): e["calls"] for e in report["edges"]
+        }
+        self.assertEqual(edges["leaf", "getppid"], 500)
+
     def test_killed_at_any_moment_every_call_is_there_with_its_name(self):
         program = self.program("""
             import mmap, os, signal, sys

@@ -147,6 +147,8 @@ pub enum ProbeModeArg {
     /// Every call, with its time.
     #[default]
     Call,
+    /// Every call, and the native functions that the language calls.
+    Native,
     /// How often, or whether, each function ran.
     Count,
     /// Nothing.

@@ -110,6 +110,8 @@ pub struct Runtimes {
 pub enum ProbeMode {
     /// Every call.
     Call,
+    /// Every call, of native functions too.
+    Native,
     /// Counts.
     Count,
     /// Nothing: no socket, and the target's environment stays as it is.
@@ -191,6 +193,7 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
         alone: args.no_kernel,
         mode: match args.probe_mode {
             ProbeModeArg::Call => ProbeMode::Call,
+            ProbeModeArg::Native => ProbeMode::Native,
             ProbeModeArg::Count => ProbeMode::Count,
             ProbeModeArg::Off => ProbeMode::Off,
         },

@@ -108,6 +108,7 @@ pub(super) fn options(
         memory: plan.runtimes.memory,
         modes: match plan.runtimes.mode {
             ProbeMode::Call => modes::CALL,
+            ProbeMode::Native => modes::CALL | modes::NATIVE,
             ProbeMode::Count | ProbeMode::Off => modes::COUNT,
         },
         settings: plan.runtimes.settings.clone(),
