@@ -22,6 +22,8 @@ function install(probe) {
       if (used) return;
       used = true;
       probe.addon.modules(true);
+      // Modules are rewritten by another thread, which cannot tell.
+      probe.useWorkers();
       const { pathToFileURL } = require('url');
       Module.register(pathToFileURL(require.resolve('./hooks.mjs')));
     };

@@ -4,10 +4,9 @@
 // last, is out of reach: where that may be another line than the one the error was made in, nothing is printed.
 
 const fs = require('fs');
-const { isMainThread } = require('worker_threads');
 const { isNativeError } = require('util').types;
 
-function install({ addon }) {
+function install({ addon, isMainThread }) {
   const fatal = process._fatalException;
   if (!isMainThread || typeof fatal !== 'function') return;
   process._fatalException = function (error, fromPromise) {

@@ -16,6 +16,7 @@ function install(probe) {
     if (typeof text !== 'string' || typeof file !== 'string' || file === '') return {};
     // A thread of hooks loads these files again.
     if (file.startsWith(__dirname)) return {};
+    if (text.includes('worker_threads')) probe.useWorkers();
     const loaded = addon.load(text, file, kind, typescript, alias, lines, columns) ?? {};
     if (loaded.imports) probe.useModules?.();
     return loaded;

@@ -1,7 +1,8 @@
 'use strict';
 // Joins the recording and sets the hooks, before any code of the program. Knows the order of things.
 
-const { isMainThread } = require('worker_threads');
+/** As `worker_threads` has it, whose loading would cost a third of the start. */
+const isMainThread = process.abort.disabled !== true;
 
 /** The name that inserted code calls; `src/rewrite/pieces.rs` has it too. */
 const HELPER = '$scalpel';
@@ -31,7 +32,7 @@ function start(preload) {
   if (mode === 'v8') {
     if (!require('./coverage.js').start(addon)) return;
   }
-  const probe = { addon, mode, preload, helper: makeHelper(addon), HELPER };
+  const probe = { addon, mode, preload, helper: makeHelper(addon), isMainThread, HELPER };
   Object.defineProperty(globalThis, HELPER, { value: probe.helper });
   const realm = [require('./source.js'), require('./stack.js')];
   // Last the one that has files rewritten, so that none of ours is.

@@ -1,10 +1,18 @@
 'use strict';
 // Workers: one with an environment of its own would start without the preload.
 
-const threads = require('worker_threads');
 const { isModule } = require('./esm.js');
 
-function install({ addon, preload }) {
+/** Loading `worker_threads` costs a third of the start: it is done when a text names it, before that text runs. */
+function install(probe) {
+  let used = false;
+  probe.useWorkers = () => {
+    if (!used) wrap(probe, require('worker_threads'));
+    used = true;
+  };
+}
+
+function wrap({ addon, preload }, threads) {
   const { Worker } = threads;
   threads.Worker = new Proxy(Worker, {
     construct(target, [file, options, ...rest], made) {
