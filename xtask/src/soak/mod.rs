@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: runs every fuzz target for a while and writes what came out to docs/soak.md.
+//! `cargo xtask soak`: kills scopes by the thousand, runs every fuzz target for a while and writes what came out to docs/soak.md.
 mod page;
 mod stats;
 
@@ -30,10 +30,16 @@ pub(crate) struct Options {
     /// Sanitizer of the build: `none`, or `address` to watch the C libraries' memory too.
     #[arg(long, default_value = "none")]
     sanitizer: String,
+    /// Scopes of a running process that are killed at a random moment; 0 for none. Needs root.
+    #[arg(long, default_value_t = 1000, conflicts_with = "only")]
+    kills: u32,
 }
 
 /// Builds the targets, gives each its beginnings and its time, and shows the table. Fails if a target found something.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    if options.only.is_empty() && options.kills > 0 {
+        kills(options.kills)?;
+    }
     install()?;
     let targets = targets(&options.only)?;
     seeds()?;
@@ -53,6 +59,22 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Attaches scopes and kills tool or guardian, so many times: the process has to run on.
+fn kills(count: u32) -> Result<()> {
+    cmd::say(format_args!(
+        "{count} scopes, each killed at a random moment"
+    ));
+    let test = ["--package", "scalpel-tests", "--test", "kernel", "--"];
+    cmd::run(
+        cmd::cargo()
+            .args(["test", "--locked", "--quiet"])
+            .args(test)
+            .arg("scope::who_is_killed")
+            .env("SCALPEL_SCOPE_CYCLES", count.to_string())
+            .env("SCALPEL_REQUIRE", "kernel"),
+    )
 }
 
 /// Runs one target.

