@@ -116,6 +116,10 @@ pub fn command(pid: u32, args: &[&str]) -> anyhow::Result<Command> {
 pub fn ended(pid: u32, func: &str, args: &[&str]) -> anyhow::Result<Ended> {
     let mut command = command(pid, &["--func", func, "--json"])?;
     command.args(args);
+    if !args.contains(&"--budget") {
+        // A busy machine is no reason to cut a trace short.
+        command.args(["--budget", "20s"]);
+    }
     child::run(command)
 }
 
