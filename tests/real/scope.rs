@@ -100,6 +100,20 @@ fn in_redis(programs: &Programs) -> Outcome {
     rate("redis, scoped, 4 x 5,000 requests", 1, || {
         server.work(5_000)
     })?;
+    // What is asked for next leaves the data as they are.
+    while !scoped.is_finished() {
+        for number in 0..200 {
+            let mut client = server.client("redis-cli")?;
+            client.args(["set", "scoped", &number.to_string()]);
+            scalpel_tests::child::run(client)?.expect_code(0)?;
+            if scoped.is_finished() {
+                break;
+            }
+        }
+    }
+    let mut client = server.client("redis-cli")?;
+    client.args(["del", "scoped"]);
+    scalpel_tests::child::run(client)?.expect_code(0)?;
     scoped
         .join()
         .map_err(|_panic| anyhow::anyhow!("the scope panicked"))??;

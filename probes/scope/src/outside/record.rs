@@ -62,6 +62,8 @@ pub(super) struct Recorder<'w> {
     pub(super) before: Option<Instruction>,
     /// The thread wants SIGTRAP blocked.
     pub(super) wish: bool,
+    /// A signal by which Go makes room waits for the end.
+    pub(super) later: bool,
     began_ns: u64,
     native_ns: u64,
     steps: u64,
@@ -154,6 +156,7 @@ impl<'w> Recorder<'w> {
             frames: vec![frame],
             before: None,
             wish,
+            later: false,
             began_ns: sys::now_ns(),
             native_ns: 0,
             steps: 0,
@@ -174,6 +177,9 @@ impl<'w> Recorder<'w> {
                 Err(refusal) => return Err(refusal),
             }
         };
+        if self.later {
+            sys::send(self.watch.pid, self.tid, libc::SIGURG);
+        }
         Ok((self.log, go, self.wish))
     }
 

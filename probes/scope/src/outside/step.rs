@@ -55,6 +55,12 @@ impl Recorder<'_> {
 
     /// A signal came before the instruction ran: its handler runs natively, and the step is made again.
     fn signal(&mut self, signal: i32, here: &Registers) -> Result<Go, Refusal> {
+        if self.watch.arm.go && signal == libc::SIGURG {
+            // Go asks the thread to make room for another goroutine, which would move it to other code: a little later.
+            self.later = true;
+            sys::step(self.tid, 0)?;
+            return Ok(Go::On(*here));
+        }
         if Signals::of(self.tid).catches(signal) {
             let go = self.handled(signal, here)?;
             if let Go::On(_) = go {

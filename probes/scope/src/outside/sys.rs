@@ -121,6 +121,12 @@ pub(super) fn listen(tid: Tid) -> io::Result<()> {
     ptrace(libc::PTRACE_LISTEN, tid, 0, 0).map(drop)
 }
 
+/// Sends a thread a signal.
+pub(super) fn send(pid: Tid, tid: Tid, signal: i32) {
+    // SAFETY: numbers only. A thread that is gone needs no signal.
+    unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, signal) };
+}
+
 /// The registers of a stopped thread.
 pub(super) fn registers(tid: Tid) -> io::Result<Registers> {
     let mut registers = MaybeUninit::<Registers>::uninit();
