@@ -92,11 +92,14 @@ pub(super) fn run(rounds: usize) -> Result<Section> {
         unit: "ms",
         ..Section::default()
     };
+    let mut lost = 0;
     for round in 1..=rounds {
         cmd::say(format_args!("python: round {round} of {rounds}"));
         for way in &WAYS {
             let run = |arguments: &[&str]| launch(&real, &collector, way, folder.path(), arguments);
-            let took = seconds_told(&run(&["calls.py"])?.1).context(way.name)?;
+            let out = run(&["calls.py"])?.1;
+            let took = seconds_told(&out).context(way.name)?;
+            lost = lost.max(lost_calls(&out));
             section.add(&format!("350,000 calls: {}", way.name), took * 1e3);
             let (took, _) = run(&["-m", "httpie", "--offline", "GET", "localhost/a", "b==c"])?;
             section.add(
@@ -113,6 +116,9 @@ pub(super) fn run(rounds: usize) -> Result<Section> {
         }
     }
     finish(&mut section);
+    section.remarks.push(format!(
+        "In lanes of 4 MiB, {lost} of 350,000 calls were lost in the worst round: those cost less than the others."
+    ));
     Ok(section)
 }
 
@@ -180,9 +186,21 @@ fn launch(
 fn under_collector(collector: &Path, mode: &str) -> Command {
     let mut command = Command::new(collector);
     command.args([
-        "--quiet", "--tsc", "--slots", "1048576", "--lanes", "8", "--mode", mode, "--",
+        "--quiet", "--tsc", "--slots", "65536", "--lanes", "8", "--mode", mode, "--",
     ]);
     command
+}
+
+/// Calls that found no room, by what the stand-in tells of each function at its end.
+fn lost_calls(out: &str) -> u64 {
+    let told = out
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let functions = told.filter_map(|told| told.get("functions")?.as_array().cloned());
+    functions
+        .flatten()
+        .filter_map(|function| function.get("lost")?.as_u64())
+        .sum()
 }
 
 fn seconds_told(out: &str) -> Result<f64> {
