@@ -195,7 +195,7 @@ struct scalpel_scope_totals {
   uint64_t passes;
   // Their traps.
   uint64_t traps;
-  // Time between open and close of those that recorded, in ns.
+  // What their threads ran between open and close, where they took traps, in ns.
   uint64_t time_ns;
 };
 

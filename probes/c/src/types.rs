@@ -164,7 +164,7 @@ pub struct Totals {
     pub passes: u64,
     /// Their traps.
     pub traps: u64,
-    /// Time between open and close of those that recorded, in ns.
+    /// What their threads ran between open and close, where they took traps, in ns.
     pub time_ns: u64,
 }
 

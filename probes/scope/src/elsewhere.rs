@@ -16,6 +16,10 @@ pub(crate) fn errno() -> i32 {
 
 pub(crate) fn set_errno(_: i32) {}
 
+pub(crate) fn thread_time() -> std::time::Duration {
+    std::time::Duration::ZERO
+}
+
 pub(crate) fn open(_form: Form, _budget: Budget, _copied: bool) -> Result<Handle, String> {
     Err("single-step: only x86-64 Linux".to_owned())
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::backend::HwBackend;
 use crate::lbr::live::Survey;
@@ -259,7 +259,8 @@ pub(crate) struct Open {
     form: Form,
     emit: Emit,
     site: Site,
-    opened: Option<Instant>,
+    /// What this thread had run till then.
+    opened: Option<Duration>,
     skipped: Option<Cow<'static, str>>,
     closed: bool,
 }
@@ -273,7 +274,7 @@ impl Open {
             Err(why) => (None, Some(why)),
         };
         Self {
-            opened: handle.is_some().then(Instant::now),
+            opened: handle.is_some().then(step::thread_time),
             handle,
             form,
             emit: options.emit,
@@ -293,7 +294,10 @@ impl Open {
         };
         self.closed = true;
         if let Some(opened) = self.opened {
-            self.site.charge(trace.traps, opened.elapsed());
+            // Waiting costs nobody anything. A scope that was closed elsewhere took no traps that are known here.
+            let ran = step::thread_time().saturating_sub(opened);
+            let time = if trace.traps > 0 { ran } else { Duration::ZERO };
+            self.site.charge(trace.traps, time);
             if ending == Ending::Suspend {
                 trace.reasons = trace.reasons.with(Reasons::SUSPENDED);
             }

@@ -12,7 +12,7 @@ use crate::scope::MOST_TRAPS;
 
 /// Traps that one call site may take in all its passes.
 const SITE_TRAPS: u64 = 10 * MOST_TRAPS;
-/// Time that one call site may be traced in all its passes.
+/// Time that traced code may run in all passes of one call site.
 const SITE_TIME: Duration = Duration::from_secs(10);
 /// The same for all sites of a process.
 const PROCESS_TRAPS: u64 = 100 * MOST_TRAPS;
@@ -43,7 +43,7 @@ pub struct Totals {
     pub passes: u64,
     /// Traps.
     pub traps: u64,
-    /// Time between open and close of those that recorded.
+    /// What their threads ran between open and close, where they took traps.
     pub time: Duration,
 }
 

@@ -1,5 +1,5 @@
 //! A thread's log -> the trace of one scope: filtered by its form, each distinct instruction once, checked by the oracle.
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::displaced;
 use super::thread::{Entry, Frame, LISTED, LONGEST, Thread, mark};
@@ -106,7 +106,7 @@ struct Facts {
 }
 
 fn steps(entries: &[Entry], form: Form) -> (Vec<Step>, Vec<Code>, Facts) {
-    let mut known: HashMap<(u64, [u8; LONGEST]), u32> = HashMap::new();
+    let mut known: FxHashMap<(u64, [u8; LONGEST]), u32> = FxHashMap::default();
     let (mut steps, mut code): (Vec<Step>, Vec<Code>) = (Vec::new(), Vec::new());
     let mut facts = Facts {
         assumed: vec![Fact::SignalHandlersExcluded, Fact::CodeNotRacing],

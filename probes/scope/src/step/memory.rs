@@ -49,6 +49,9 @@ pub(super) fn read_two(at: u64, first: &mut [u8], other: u64, second: &mut [u8])
     if second.is_empty() {
         return read(at, first);
     }
+    if other.wrapping_add(second.len() as u64) == at {
+        return read_on(at, first, other, second);
+    }
     let local = [
         first.as_mut_ptr() as u64,
         first.len() as u64,
@@ -62,6 +65,22 @@ pub(super) fn read_two(at: u64, first: &mut [u8], other: u64, second: &mut [u8])
     }
     read(other, second);
     read(at, first)
+}
+
+/// The same where the second ends at the first: one look for both.
+fn read_on(at: u64, first: &mut [u8], other: u64, second: &mut [u8]) -> usize {
+    let mut both = [0; 32];
+    let Some(both) = both.get_mut(..first.len() + second.len()) else {
+        return 0;
+    };
+    if read(other, both) < both.len() {
+        read(other, second);
+        return read(at, first);
+    }
+    let (head, tail) = both.split_at(second.len());
+    second.copy_from_slice(head);
+    first.copy_from_slice(tail);
+    first.len()
 }
 
 /// A word, if all of it is there.

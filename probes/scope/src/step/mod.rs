@@ -55,6 +55,11 @@ pub(crate) fn pause() {
     doors::disarm();
 }
 
+/// What this thread has run on a processor.
+pub(crate) fn thread_time() -> std::time::Duration {
+    std::time::Duration::from_nanos(sys::thread_ns())
+}
+
 /// Arms the thread, if a scope is open on it that can still record.
 #[inline(always)]
 pub(crate) fn resume() {

@@ -58,9 +58,18 @@ pub(super) fn pending() -> u64 {
 
 /// `CLOCK_MONOTONIC` in ns.
 pub(super) fn now_ns() -> u64 {
+    clock_ns(1)
+}
+
+/// What this thread has run, in ns.
+pub(super) fn thread_ns() -> u64 {
+    clock_ns(3)
+}
+
+fn clock_ns(clock: u64) -> u64 {
     let mut time = [0_u64; 2];
     // SAFETY: the kernel writes 16 bytes into `time`.
-    unsafe { call(228, [1, time.as_mut_ptr() as u64, 0, 0, 0, 0]) };
+    unsafe { call(228, [clock, time.as_mut_ptr() as u64, 0, 0, 0, 0]) };
     let [seconds, nanos] = time;
     seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos)
 }
