@@ -226,6 +226,8 @@ turn();
 fn compiled_javascript_is_scoped_by_name() -> Outcome {
     let (folder, path) = source("scoped.js", JAVASCRIPT)?;
     let mut node = Command::new(node::find()?);
+    // It leaves a log where it stands.
+    node.current_dir(folder.path());
     node.args([
         "--perf-basic-prof",
         "--no-turbo-inlining",
