@@ -22,6 +22,11 @@ const LONGER: &[(&str, usize, &str)] = &[
         "one promise of links after the other",
     ),
     (
+        "tests/kernel/scope.rs",
+        490,
+        "one promise of a trace after the other",
+    ),
+    (
         "tests/kernel/lifecycle.rs",
         480,
         "one way to end after the other",
