@@ -14,6 +14,8 @@ const PSB: [u8; 16] = [
 const STRETCH: usize = 8 << 20;
 /// Bytes without a synchronisation point that are given up.
 const HOPELESS: usize = 256 << 20;
+/// Instructions that no straight line has.
+const STALLED: u64 = 1 << 22;
 /// Blocks at the end of a stretch that may have to be cut.
 const HELD: usize = 1024;
 
@@ -199,6 +201,8 @@ impl Stream {
             held: Vec::new(),
             joined,
             deferred: None,
+            unpacked: 0,
+            offset: None,
         }))
     }
 }
@@ -225,6 +229,9 @@ struct Run {
     joined: bool,
     /// The event before which the guide looked elsewhere.
     deferred: Option<Event>,
+    /// Instructions since the offset was looked at, and the offset.
+    unpacked: u64,
+    offset: Option<u64>,
 }
 
 impl Run {
@@ -236,7 +243,15 @@ impl Run {
             if let Some(space) = guide.space() {
                 self.decoder.set_image(space.image);
             }
-            match self.decoder.item() {
+            let item = self.decoder.item();
+            if self.stalls(&item) {
+                self.error(PtError::Broken(0), guide, flows);
+                if !self.decoder.synchronise() {
+                    break;
+                }
+                continue;
+            }
+            match item {
                 Item::Block(block) => self.block(block, guide, flows),
                 Item::Event(event, tsc) => {
                     if self.event(event, tsc, guide, flows) {
@@ -261,6 +276,20 @@ impl Run {
             }
         }
         State::Hungry
+    }
+
+    /// Whether very much has run without a packet: an endless loop of direct jumps, which only a packet could leave.
+    fn stalls(&mut self, item: &Item) -> bool {
+        self.unpacked += match item {
+            Item::Block(block) => u64::from(block.instructions),
+            _ => 1,
+        };
+        if self.unpacked < STALLED {
+            return false;
+        }
+        self.unpacked = 0;
+        let before = std::mem::replace(&mut self.offset, self.decoder.offset());
+        before == self.offset
     }
 
     fn block(&mut self, block: Block, guide: &mut dyn Guide, flows: &mut Flows<'_>) {
