@@ -1,4 +1,4 @@
-//! One instruction of followed code, by PTRACE_SINGLESTEP: what stopped the thread, and whether it is where it was
+//! One instruction of followed code, by `PTRACE_SINGLESTEP`: what stopped the thread, and whether it is where it was
 //! foretold to be.
 use iced_x86::Instruction;
 
