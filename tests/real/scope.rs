@@ -336,7 +336,8 @@ fn go_computes_the_same() -> Outcome {
     )?;
     let mut worker = Worker::start(Command::new(&program), folder)?;
     worker.rate("go, before")?;
-    hundred(worker.pid(), "main.scoped", &["--budget", "200ms"], 90)?;
+    // Where Go moves a goroutine while its call is stepped, the trace says so.
+    hundred(worker.pid(), "main.scoped", &["--budget", "200ms"], 10)?;
     worker.rate("go, after")?;
     worker.end()
 }
