@@ -24,6 +24,8 @@ def scoped(body):
     names = {"HwTrace": HwTrace, "body": body}
     exec(compile(SCOPED, f"<{body.__code__.co_firstlineno}>", "exec"), names)
     result, t = names["result"], names["t"]
+    if (t.skip_reason or "").startswith("budget spent: (this process)"):
+        pytest.skip(t.skip_reason)
     assert t.skip_reason is None
     assert t.instructions > 0
     return result, t
