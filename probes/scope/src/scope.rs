@@ -322,10 +322,9 @@ impl Open {
             }
         };
         let trace = self.finish(Ending::Abandon);
-        let form = self.form;
         (
             result,
-            trace.unwrap_or_else(|error| Trace::skipped(form, error.to_string())),
+            trace.unwrap_or_else(|error| Trace::skipped(self.form, error.to_string())),
         )
     }
 }
