@@ -202,7 +202,7 @@ pub mod settings_flags {
 
 /// Bits of [`WatchedProcess::flags`].
 pub mod process_flags {
-    /// Each time a thread of it is put on a processor is told (SWITCH_IN): a probe within the process writes events without
+    /// Each time a thread of it is put on a processor is told (`SWITCH_IN`): a probe within the process writes events without
     /// CPU time, which this gives them.
     pub const SWITCHES: u32 = 1 << 0;
 }
@@ -238,7 +238,7 @@ pub struct ThreadState {
     pub last_generation: u32,
     /// [`Settings::watch_epoch`] at which the thread's process was found in the set; 0 = never looked.
     pub watch_epoch: u32,
-    /// Sequence number of the thread's last SWITCH_IN: a sequence of its own, as a switch may come in the middle of a probe.
+    /// Sequence number of the thread's last `SWITCH_IN`: a sequence of its own, as a switch may come in the middle of a probe.
     pub switch_seq: u32,
 }
 
@@ -284,7 +284,7 @@ pub enum LossClass {
     ReturnRefused = 5,
     /// The kernel skipped a program because it ran on that processor already (`bpf_prog_info.recursion_misses`).
     RecursionMiss = 6,
-    /// A call ring was full at a SWITCH_IN: CPU times of language functions are too high until the next.
+    /// A call ring was full at a `SWITCH_IN`: CPU times of language functions are too high until the next.
     Switch = 7,
 }
 

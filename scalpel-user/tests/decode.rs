@@ -1,4 +1,8 @@
 //! `scope decode` as it is typed: what it prints, and how it ends.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "JSON answers null for what is not there"
+)]
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 

@@ -1,5 +1,6 @@
 //! Scopes of real projects under load: a hundred calls of one function each, the work done as without, and the rate of it
 //! before and after, told and not judged.
+#![expect(clippy::print_stdout, reason = "throughputs are shown, never asserted")]
 
 use std::fs;
 use std::path::Path;

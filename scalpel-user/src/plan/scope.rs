@@ -168,11 +168,12 @@ fn processor(text: String) -> Result<[u16; 3], PlanError> {
         .split('/')
         .map_while(|word| word.parse().ok())
         .collect();
-    numbers
-        .try_into()
-        .map_err(|_: Vec<u16>| PlanError::Pattern {
+    match numbers.as_slice() {
+        &[family, model, stepping] => Ok([family, model, stepping]),
+        _ => Err(PlanError::Pattern {
             flag: "--processor",
             reason: "it is FAMILY/MODEL/STEPPING, as in 6/85/4".into(),
             text,
-        })
+        }),
+    }
 }

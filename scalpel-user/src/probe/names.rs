@@ -12,7 +12,7 @@ pub(super) const HEAD: u64 = size_of::<NameHead>() as u64;
 pub(super) const LONGEST: u64 = 64 << 10;
 
 /// Version of the record.
-const VERSION: u8 = 1;
+const RECORD: u8 = 1;
 
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub fn parse(bytes: &[u8]) -> Option<NameRecord> {
     let _reserved = get.u32()?;
     let (body_hash, text_hash) = (get.u64()?, get.u64()?);
     let texts = u64::from(name_len) + u64::from(file_len) + u64::from(owner_len);
-    if version != VERSION || len as u64 != HEAD + texts || len > bytes.len() {
+    if version != RECORD || len as u64 != HEAD + texts || len > bytes.len() {
         return None;
     }
     let source = Source::from_u8(source).filter(|&source| is_probe(source))?;
@@ -269,7 +269,7 @@ pub(super) mod tests {
         let len = HEAD as usize + name.len() + file.len() + owner.len();
         let mut bytes = Vec::new();
         bytes.extend((len as u32).to_le_bytes());
-        bytes.extend([VERSION, source as u8, 0, 0]);
+        bytes.extend([RECORD, source as u8, 0, 0]);
         for number in [func, line, 0, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN] {
             bytes.extend(number.to_le_bytes());
         }

@@ -57,7 +57,7 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
     let kernel_release = KernelRelease::parse(&facts.release_text);
     let uuid = uuid::Uuid::new_v4();
     let place = runtimes::place(plan, &uuid)?;
-    let environment = runtimes::environment(place.as_ref(), output);
+    let environment = runtimes::environment(plan, place.as_ref(), output);
     let mut subject = Subject::open(&plan.target, &environment)?;
     output.detail(&format!("looking for functions of {}", subject.command));
     let mechanism = if plan.runtimes.alone {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::subject::Subject;
 use crate::function::FunctionTable;
 use crate::output::Output;
-use crate::plan::{ProbeMode, RecordPlan};
+use crate::plan::{ProbeMode, RecordPlan, Target};
 use crate::probe::{EndsTold, Options, Place};
 
 /// Where the socket will be, if probes are wanted at all.
@@ -25,7 +25,11 @@ pub(super) fn place(plan: &RecordPlan, uuid: &Uuid) -> Result<Option<Place>> {
 }
 
 /// Variables that lead a command's probes here, and into its runtimes.
-pub(super) fn environment(place: Option<&Place>, output: &Output) -> Vec<(OsString, OsString)> {
+pub(super) fn environment(
+    plan: &RecordPlan,
+    place: Option<&Place>,
+    output: &Output,
+) -> Vec<(OsString, OsString)> {
     let Some(place) = place else {
         return Vec::new();
     };
@@ -37,11 +41,28 @@ pub(super) fn environment(place: Option<&Place>, output: &Output) -> Vec<(OsStri
         )),
         None => output.detail("the probe for Python is not installed here"),
     }
+    if forbids_preload(&plan.target) {
+        output.warn(
+            "Node.js with --experimental-permission starts with no preloaded file: its JavaScript is not recorded",
+        );
+        return variables;
+    }
     match folder("node") {
         Some(node) => variables.push(("NODE_OPTIONS".into(), node_options(&node))),
         None => output.detail("the probe for Node.js is not installed here"),
     }
     variables
+}
+
+/// Node.js 20 may read no file then but those it is told of on its own command line, and fails at its start.
+fn forbids_preload(target: &Target) -> bool {
+    const FLAG: &str = "--experimental-permission";
+    let options = std::env::var("NODE_OPTIONS").unwrap_or_default();
+    let of_command = match target {
+        Target::Command(line) => line.args.iter().any(|argument| argument == FLAG),
+        _ => false,
+    };
+    of_command || options.split_whitespace().any(|option| option == FLAG)
 }
 
 /// The options of Node.js with the preload in front; it reads quotes and backslashes in them.

@@ -24,6 +24,9 @@ use crate::output::Output;
 use crate::plan::RecordPlan;
 use crate::plan::words::Overhead;
 
+/// Inputs that came while something else was done, with who sent them.
+pub(super) type Heard = Vec<(Feed, Input)>;
+
 /// Everything that needs privilege.
 pub(super) struct Tracer {
     kernel: Kernel,
@@ -111,7 +114,7 @@ impl Tracer {
         requests: &[SiteRequest],
         inputs: &Receiver<(Feed, Input)>,
         output: &Output,
-    ) -> Result<(Vec<Bound>, Vec<(Feed, Input)>)> {
+    ) -> Result<(Vec<Bound>, Heard)> {
         let bar = output.progress("attaching", requests.len() as u64);
         let mut heard = Vec::new();
         let report = self.attachments.attach(requests, &mut |progress| {

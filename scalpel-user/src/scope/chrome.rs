@@ -1,4 +1,4 @@
-//! Scopes as a Chrome trace (chrome://tracing, ui.perfetto.dev): callers and callees of each call. Stepping stretches time,
+//! Scopes as a Chrome trace (`chrome://tracing`, ui.perfetto.dev): callers and callees of each call. Stepping stretches time,
 //! so that an instruction is drawn as long as a microsecond; when the call really began is in its arguments.
 
 use serde_json::{Value, json};

@@ -22,6 +22,11 @@ const LONGER: &[(&str, usize, &str)] = &[
         "one promise of links after the other",
     ),
     (
+        "probes/scope/tests/shapes/shape/copies.rs",
+        490,
+        "one danger of copied code after the other",
+    ),
+    (
         "tests/kernel/scope.rs",
         490,
         "one promise of a trace after the other",

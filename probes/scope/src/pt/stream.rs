@@ -7,9 +7,7 @@ use super::flows::{Flows, Space, addresses};
 use crate::trace::Reasons;
 
 /// A synchronisation point.
-const PSB: [u8; 16] = [
-    2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
-];
+const PSB: [u8; 16] = 0x0282_0282_0282_0282_0282_0282_0282_0282_u128.to_be_bytes();
 /// Bytes that are decoded at once.
 const STRETCH: usize = 8 << 20;
 /// Bytes without a synchronisation point that are given up.

@@ -1,4 +1,4 @@
-//! What an event costs its thread: `cargo run --release -p scalpel-probe --example cost`. A reader drains the lane meanwhile.
+//! What an event costs its thread: `cargo run --release -p scalpel-probe --example event_cost`. A reader drains the lane meanwhile.
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 use std::hint::black_box;
 use std::sync::Arc;

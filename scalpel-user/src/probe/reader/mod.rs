@@ -1,22 +1,22 @@
 //! Reading one segment: claims, events, names, notes, losses. Everything in it is hostile until it was looked at.
 
-use rustc_hash::FxHashMap;
-use scalpel_common::segment::{NOTE_TEXT, Note, lane_state, note_state};
+mod counters;
+mod words;
 
-use super::EndsTold;
-use super::clock::LaneClock;
-use super::cpu::{self, Estimate};
-use super::functions::Functions;
-use super::lane::{Claim, Cursor, Fill, Numbers, Step};
-use super::layout::{function, header, lane};
-use super::names::{self, Get, clean, is_probe};
-use super::peer::{self, Family};
-use super::segment::Segment;
-use crate::event::{
-    CPU_NOT_MEASURED, Control, Event, FuncId, Kind, MonoTime, Pid, Source, Tid, flags,
-};
-use crate::function::FunctionInfo;
-use crate::input::{Input, ProbeWord};
+use rustc_hash::FxHashMap;
+use scalpel_common::segment::lane_state;
+
+use crate::event::{CPU_NOT_MEASURED, Control, Event, Kind, MonoTime, Pid, Source, Tid, flags};
+use crate::input::Input;
+use crate::probe::EndsTold;
+use crate::probe::clock::LaneClock;
+use crate::probe::cpu::{self, Estimate};
+use crate::probe::functions::Functions;
+use crate::probe::lane::{Claim, Cursor, Fill, Numbers, Step};
+use crate::probe::layout::lane;
+use crate::probe::names::is_probe;
+use crate::probe::peer::{self, Family};
+use crate::probe::segment::Segment;
 
 /// Events go to the session in batches of at most so many.
 const BATCH: u64 = 4096;
@@ -25,15 +25,15 @@ const BATCH: u64 = 4096;
 const LOOK_EVERY: u64 = 1_000_000_000;
 
 /// Where inputs go. False = nobody takes them any more.
-pub(super) type Give<'a> = dyn FnMut(Input) -> bool + 'a;
+pub(in crate::probe) type Give<'a> = dyn FnMut(Input) -> bool + 'a;
 
 /// Nobody takes inputs any more.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gone;
+pub(in crate::probe) struct Gone;
 
 /// The next number of each thread's events, over all its lanes.
 #[derive(Debug, Default)]
-pub(super) struct Sequences(FxHashMap<(Pid, Tid), u32>);
+pub(in crate::probe) struct Sequences(FxHashMap<(Pid, Tid), u32>);
 
 impl Sequences {
     /// The number of a thread's next event, behind `missing` others.
@@ -46,15 +46,15 @@ impl Sequences {
 }
 
 /// What all segments share.
-pub(super) struct Shared {
-    pub(super) functions: Functions,
-    pub(super) sequences: Sequences,
-    pub(super) clock: LaneClock,
+pub(in crate::probe) struct Shared {
+    pub(in crate::probe) functions: Functions,
+    pub(in crate::probe) sequences: Sequences,
+    pub(in crate::probe) clock: LaneClock,
     /// `CLOCK_MONOTONIC` at the start of the pass.
-    pub(super) now: u64,
+    pub(in crate::probe) now: u64,
     /// For whom somebody else tells when threads end.
-    pub(super) ends: EndsTold,
-    pub(super) targets: Vec<Pid>,
+    pub(in crate::probe) ends: EndsTold,
+    pub(in crate::probe) targets: Vec<Pid>,
 }
 
 impl Shared {
@@ -69,16 +69,16 @@ impl Shared {
 
 /// What went wrong in a segment, or was lost; sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
-    pub(super) events: u64,
+pub(in crate::probe) struct Tally {
+    pub(in crate::probe) events: u64,
     /// Heads, ids, times, kinds that cannot be.
-    pub(super) faults: u64,
+    pub(in crate::probe) faults: u64,
     /// Lanes of processes that do not belong to the segment.
-    pub(super) strangers: u64,
-    pub(super) lost_calls: u64,
-    pub(super) lost_events: u64,
+    pub(in crate::probe) strangers: u64,
+    pub(in crate::probe) lost_calls: u64,
+    pub(in crate::probe) lost_events: u64,
     /// Calls whose function is known that were lost.
-    pub(super) charged: u64,
+    pub(in crate::probe) charged: u64,
 }
 
 /// Who writes a lane.
@@ -104,10 +104,10 @@ struct LaneState {
 
 /// One segment and what is known of it.
 #[derive(Debug)]
-pub(super) struct Reader {
-    pub(super) segment: Segment,
-    pub(super) family: Family,
-    pub(super) tally: Tally,
+pub(in crate::probe) struct Reader {
+    pub(in crate::probe) segment: Segment,
+    pub(in crate::probe) family: Family,
+    pub(in crate::probe) tally: Tally,
     lanes: Vec<LaneState>,
     /// Held lanes in the order of their claims: what a thread wrote on its first lane came before what is on its second.
     active: Vec<u32>,
@@ -124,7 +124,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(segment: Segment, family: Family, source: u8) -> Self {
+    pub(in crate::probe) fn new(segment: Segment, family: Family, source: u8) -> Self {
         Self {
             segment,
             family,
@@ -142,7 +142,11 @@ impl Reader {
     }
 
     /// Reads all that is new. Tells how full the fullest lane was, in 1/256.
-    pub(super) fn pass(&mut self, shared: &mut Shared, give: &mut Give<'_>) -> Result<u64, Gone> {
+    pub(in crate::probe) fn pass(
+        &mut self,
+        shared: &mut Shared,
+        give: &mut Give<'_>,
+    ) -> Result<u64, Gone> {
         self.find_claims(shared, give)?;
         let mut fullest = 0;
         for index in std::mem::take(&mut self.active) {
@@ -157,7 +161,7 @@ impl Reader {
     }
 
     /// Opens lanes, so that threads that begin find some; at most as the budget allows.
-    pub(super) fn make_room(&mut self) {
+    pub(in crate::probe) fn make_room(&mut self) {
         let wanted = (self.active.len() as u32 / 2).max(4);
         let mut free = self
             .segment
@@ -392,68 +396,6 @@ impl Reader {
         }
     }
 
-    /// The global id of a process-local one; 0 for one that cannot be.
-    fn global(
-        &mut self,
-        local: u32,
-        source: u8,
-        shared: &mut Shared,
-        give: &mut Give<'_>,
-    ) -> Result<u32, Gone> {
-        match self.global.get(local as usize) {
-            Some(&(known, _)) if known != 0 => Ok(known),
-            _ => self.define(local, source, shared, give),
-        }
-    }
-
-    #[cold]
-    fn define(
-        &mut self,
-        local: u32,
-        source: u8,
-        shared: &mut Shared,
-        give: &mut Give<'_>,
-    ) -> Result<u32, Gone> {
-        if local == 0 || local >= self.segment.layout.functions_max {
-            self.tally.faults += 1;
-            return Ok(0);
-        }
-        let source = if source == 0 { self.source } else { source };
-        let (info, source) = self.name(local).unwrap_or_else(|| {
-            let mut info = names::nameless(source, local);
-            info.path = format!("process {}", self.family.owner().pid());
-            (info, source)
-        });
-        let Some((id, told)) = shared.functions.intern(info) else {
-            self.tally.faults += 1;
-            return Ok(0);
-        };
-        if let Some(info) = told {
-            send(give, Input::Function(id, info))?;
-        }
-        if self.global.len() <= local as usize {
-            self.global.resize(local as usize + 1, (0, 0));
-        }
-        if let Some(place) = self.global.get_mut(local as usize) {
-            *place = (id.get(), source);
-        }
-        Ok(id.get())
-    }
-
-    fn name(&self, local: u32) -> Option<(FunctionInfo, u8)> {
-        let layout = &self.segment.layout;
-        let at = self
-            .segment
-            .function_u64(local, function::NAME)
-            .checked_sub(1)?;
-        let room = layout.names_size.checked_sub(at)?;
-        let place = layout.names_at + at;
-        let head = self.segment.memory.bytes(place, 8.min(room))?;
-        let len = names::length(&head).filter(|len| *len <= room)?;
-        let record = names::parse(&self.segment.memory.bytes(place, len)?)?;
-        (record.func == local).then_some((record.info, record.source))
-    }
-
     fn has_ended(&self, holder: &mut Holder, now: u64) -> bool {
         if now.saturating_sub(holder.heard.max(holder.looked)) < LOOK_EVERY {
             return false;
@@ -492,187 +434,12 @@ impl Reader {
         }
     }
 
-    fn notes(&mut self, shared: &Shared, give: &mut Give<'_>) -> Result<(), Gone> {
-        let written = self
-            .segment
-            .memory
-            .u32(header::NOTES_USED)
-            .min(self.segment.layout.notes_max);
-        while self.notes_read < written {
-            let at = self.segment.layout.note(self.notes_read);
-            if self.segment.memory.u32(at) != note_state::READY {
-                break;
-            }
-            self.notes_read += 1;
-            let bytes = self
-                .segment
-                .memory
-                .bytes(at, size_of::<Note>() as u64)
-                .unwrap_or_default();
-            if let Some(word) = note(&bytes, self.family.owner().pid(), &shared.clock) {
-                send(give, Input::Probe(word))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Calls counted since the last time, as events of the process's main thread or of the isolate that counted.
-    pub(super) fn counts(&mut self, shared: &mut Shared, give: &mut Give<'_>) -> Result<(), Gone> {
-        let last = self.segment.last_function();
-        self.counted.resize(last as usize + 1, 0);
-        let pid = self.family.owner().pid();
-        let mut found = Vec::new();
-        for (local, counted) in (0..=last).zip(&mut self.counted) {
-            let calls = self.segment.function_u64(local, function::CALLS);
-            let more = calls.saturating_sub(std::mem::replace(counted, calls));
-            if more > 0 && local > 0 {
-                found.push((local, more));
-            }
-        }
-        self.tell_counts(&found, (pid, Tid(pid.0)), 0, shared, give)?;
-        for index in self.active.clone() {
-            self.isolate_counts(index, last, shared, give)?;
-        }
-        Ok(())
-    }
-
-    fn isolate_counts(
-        &mut self,
-        index: u32,
-        last: u32,
-        shared: &mut Shared,
-        give: &mut Give<'_>,
-    ) -> Result<(), Gone> {
-        let Some(memory) = self.segment.lane_memory(index) else {
-            return Ok(());
-        };
-        let holder = self
-            .lanes
-            .get_mut(index as usize)
-            .and_then(|lane| lane.holder.as_mut());
-        let Some(holder) = holder.filter(|holder| holder.claim.is_counters) else {
-            return Ok(());
-        };
-        let Some(who) = holder.who else { return Ok(()) };
-        let source = holder.claim.source;
-        holder
-            .counted
-            .resize((u64::from(last) + 1).min(memory.slots * 8) as usize, 0);
-        let mut found = Vec::new();
-        for (local, counted) in (0u32..).zip(&mut holder.counted) {
-            let calls = whole(self.segment.memory.u64(memory.at + u64::from(local) * 8));
-            let more = calls.saturating_sub(*counted);
-            if more > 0 && local > 0 {
-                *counted = calls;
-                found.push((local, more));
-            }
-        }
-        self.tell_counts(&found, who, source, shared, give)
-    }
-
-    fn tell_counts(
-        &mut self,
-        found: &[(u32, u64)],
-        who: (Pid, Tid),
-        source: u8,
-        shared: &mut Shared,
-        give: &mut Give<'_>,
-    ) -> Result<(), Gone> {
-        let mut events = Vec::with_capacity(found.len());
-        for &(local, calls) in found {
-            let func = self.global(local, source, shared, give)?;
-            let source = self
-                .global
-                .get(local as usize)
-                .map_or(self.source, |&(_, source)| source);
-            events.push(Event {
-                time: shared.now,
-                cpu_ns: CPU_NOT_MEASURED,
-                pid: who.0.0,
-                tid: who.1.0,
-                func,
-                seq: shared.sequences.next(who, 0),
-                value: calls,
-                kind: Kind::Count as u8,
-                source,
-                cpu: scalpel_common::segment::CPU_NOT_READ,
-                ..Event::default()
-            });
-        }
-        if events.is_empty() {
-            Ok(())
-        } else {
-            send(give, Input::Events(events))
-        }
-    }
-
-    /// Brings the sums of what was lost up to date.
-    pub(super) fn losses(&mut self, shared: &mut Shared, give: &mut Give<'_>) -> Result<(), Gone> {
-        let last = self.segment.last_function();
-        self.lost.resize(last as usize + 1, 0);
-        for local in 1..=last {
-            let lost = self.segment.function_u64(local, function::LOST);
-            let more = match self.lost.get_mut(local as usize) {
-                Some(known) => lost.saturating_sub(std::mem::replace(known, lost)),
-                None => 0,
-            };
-            if more > 0 {
-                self.tally.charged = self.tally.charged.saturating_add(more);
-                let id = self.global(local, 0, shared, give)?;
-                if let Some(func) = FuncId::new(id) {
-                    shared.functions.lose(func, more);
-                }
-            }
-        }
-        let word = |at| self.segment.memory.u64(at);
-        let (mut calls, mut events) = (self.gone_calls, self.gone_events);
-        for &index in &self.active {
-            calls = calls.saturating_add(self.segment.lane_u64(index, lane::LOST_CALLS));
-            events = events.saturating_add(self.segment.lane_u64(index, lane::LOST_EVENTS));
-        }
-        calls = calls.saturating_add(word(header::CALLS_WITHOUT_LANE));
-        self.tally.lost_calls = calls
-            .max(self.tally.charged)
-            .saturating_add(word(header::CALLS_PAST_LEASE));
-        self.tally.lost_events = events;
-        Ok(())
-    }
-
-    /// What could not be named, for the reader of the result.
-    pub(super) fn refusals(&self) -> (u64, u64) {
-        let word = |at| self.segment.memory.u64(at);
-        (word(header::FUNCTIONS_REFUSED), word(header::NAMES_REFUSED))
-    }
-
     /// Threads whose end nobody else tells: all of them, when their process is gone.
-    pub(super) fn is_over(&self) -> bool {
+    pub(in crate::probe) fn is_over(&self) -> bool {
         self.active.is_empty() && !self.family.lives()
     }
 }
 
 fn send(give: &mut Give<'_>, input: Input) -> Result<(), Gone> {
     if give(input) { Ok(()) } else { Err(Gone) }
-}
-
-/// A count that JavaScript keeps as a number with a fraction: anything that is no count is none.
-fn whole(bits: u64) -> u64 {
-    let number = f64::from_bits(bits);
-    let is_count = number.fract() == 0.0 && (0.0..9_007_199_254_740_992.0).contains(&number);
-    if is_count { number as u64 } else { 0 }
-}
-
-fn note(bytes: &[u8], pid: Pid, clock: &LaneClock) -> Option<ProbeWord> {
-    let mut get = Get(bytes);
-    let _state = get.u32()?;
-    let (kind, source) = (get.u8()?, get.u8()?);
-    let len = usize::from(get.u16()?).min(NOTE_TEXT);
-    let (time, value) = (get.u64()?, get.u64()?);
-    Some(ProbeWord {
-        pid,
-        source,
-        kind,
-        time: MonoTime(clock.ns(time)),
-        value,
-        text: clean(get.take(len)?),
-    })
 }

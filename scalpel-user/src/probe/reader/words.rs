@@ -1,0 +1,115 @@
+//! Names and notes of a segment: what its ids stand for, and what its probes have to say.
+
+use scalpel_common::segment::{NOTE_TEXT, Note, note_state};
+
+use super::{Give, Gone, Reader, Shared, send};
+use crate::event::{MonoTime, Pid};
+use crate::function::FunctionInfo;
+use crate::input::{Input, ProbeWord};
+use crate::probe::clock::LaneClock;
+use crate::probe::layout::{function, header};
+use crate::probe::names::{self, Get, clean};
+
+impl Reader {
+    /// The global id of a process-local one; 0 for one that cannot be.
+    pub(super) fn global(
+        &mut self,
+        local: u32,
+        source: u8,
+        shared: &mut Shared,
+        give: &mut Give<'_>,
+    ) -> Result<u32, Gone> {
+        match self.global.get(local as usize) {
+            Some(&(known, _)) if known != 0 => Ok(known),
+            _ => self.define(local, source, shared, give),
+        }
+    }
+
+    #[cold]
+    fn define(
+        &mut self,
+        local: u32,
+        source: u8,
+        shared: &mut Shared,
+        give: &mut Give<'_>,
+    ) -> Result<u32, Gone> {
+        if local == 0 || local >= self.segment.layout.functions_max {
+            self.tally.faults += 1;
+            return Ok(0);
+        }
+        let source = if source == 0 { self.source } else { source };
+        let (info, source) = self.name(local).unwrap_or_else(|| {
+            let mut info = names::nameless(source, local);
+            info.path = format!("process {}", self.family.owner().pid());
+            (info, source)
+        });
+        let Some((id, told)) = shared.functions.intern(info) else {
+            self.tally.faults += 1;
+            return Ok(0);
+        };
+        if let Some(info) = told {
+            send(give, Input::Function(id, info))?;
+        }
+        if self.global.len() <= local as usize {
+            self.global.resize(local as usize + 1, (0, 0));
+        }
+        if let Some(place) = self.global.get_mut(local as usize) {
+            *place = (id.get(), source);
+        }
+        Ok(id.get())
+    }
+
+    fn name(&self, local: u32) -> Option<(FunctionInfo, u8)> {
+        let layout = &self.segment.layout;
+        let at = self
+            .segment
+            .function_u64(local, function::NAME)
+            .checked_sub(1)?;
+        let room = layout.names_size.checked_sub(at)?;
+        let place = layout.names_at + at;
+        let head = self.segment.memory.bytes(place, 8.min(room))?;
+        let len = names::length(&head).filter(|len| *len <= room)?;
+        let record = names::parse(&self.segment.memory.bytes(place, len)?)?;
+        (record.func == local).then_some((record.info, record.source))
+    }
+
+    pub(super) fn notes(&mut self, shared: &Shared, give: &mut Give<'_>) -> Result<(), Gone> {
+        let written = self
+            .segment
+            .memory
+            .u32(header::NOTES_USED)
+            .min(self.segment.layout.notes_max);
+        while self.notes_read < written {
+            let at = self.segment.layout.note(self.notes_read);
+            if self.segment.memory.u32(at) != note_state::READY {
+                break;
+            }
+            self.notes_read += 1;
+            let bytes = self
+                .segment
+                .memory
+                .bytes(at, size_of::<Note>() as u64)
+                .unwrap_or_default();
+            if let Some(word) = note(&bytes, self.family.owner().pid(), &shared.clock) {
+                send(give, Input::Probe(word))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn note(bytes: &[u8], pid: Pid, clock: &LaneClock) -> Option<ProbeWord> {
+    let mut get = Get(bytes);
+    let _state = get.u32()?;
+    let (kind, source) = (get.u8()?, get.u8()?);
+    let len = usize::from(get.u16()?).min(NOTE_TEXT);
+    let (time, value) = (get.u64()?, get.u64()?);
+    Some(ProbeWord {
+        pid,
+        source,
+        kind,
+        time: MonoTime(clock.ns(time)),
+        value,
+        text: clean(get.take(len)?),
+    })
+}
