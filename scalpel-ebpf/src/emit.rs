@@ -65,7 +65,7 @@ pub(crate) fn complete(state: *mut ThreadState, what: What, call: &OpenCall) {
     });
 }
 
-/// Writes SWITCH_IN of a thread that goes on: its numbers come from the switch, and it never wakes the collector, as the
+/// Writes `SWITCH_IN` of a thread that goes on: its numbers come from the switch, and it never wakes the collector, as the
 /// scheduler's lock is held.
 #[inline(never)]
 pub(crate) fn switched_in(state: *mut ThreadState, pid_tid: u64) {

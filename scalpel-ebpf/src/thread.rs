@@ -191,7 +191,7 @@ pub(crate) fn next_seq(state: *mut ThreadState) -> u32 {
     next
 }
 
-/// The number of the thread's next SWITCH_IN. The thread is at rest: nobody else writes it.
+/// The number of the thread's next `SWITCH_IN`. The thread is at rest: nobody else writes it.
 #[inline(always)]
 pub(crate) fn next_switch(state: *mut ThreadState) -> u32 {
     // SAFETY: the storage lives as long as the thread, which the switch runs on behalf of.

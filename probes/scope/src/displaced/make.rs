@@ -68,7 +68,7 @@ impl Maker<'_> {
             *self.off = true;
             return Shape::Stepped;
         }
-        let shape = shape::of(instruction);
+        let shape = shape::of(instruction, bytes);
         let leaves = match (shape, self.confined) {
             (Shape::Call(target), Some((start, end))) => !(start..end).contains(&target),
             (Shape::CallThrough, Some(_)) => true,

@@ -23,8 +23,8 @@ pub(super) enum Shape {
 }
 
 /// The shape of an instruction.
-pub(super) fn of(instruction: &Instruction) -> Shape {
-    if is_special(instruction) {
+pub(super) fn of(instruction: &Instruction, bytes: &[u8]) -> Shape {
+    if is_special(instruction) || is_short_branch(instruction, bytes) {
         return Shape::Stepped;
     }
     let near = instruction.op0_kind() == OpKind::NearBranch64;
@@ -44,6 +44,12 @@ pub(super) fn of(instruction: &Instruction) -> Shape {
         },
         _ => Shape::Stepped,
     }
+}
+
+/// A branch with an operand-size prefix: Intel's processors ignore it, AMD's cut the target to 16 bits.
+fn is_short_branch(instruction: &Instruction, bytes: &[u8]) -> bool {
+    let mut prefixes = bytes.iter().take_while(|byte| is_prefix(**byte));
+    instruction.flow_control() != FlowControl::Next && prefixes.any(|byte| *byte == 0x66)
 }
 
 /// What needs a stop, or tells where it is in a way that cannot be adjusted.
@@ -134,7 +140,7 @@ mod tests {
     use super::*;
 
     fn shape(bytes: &[u8]) -> Shape {
-        of(&flow::decode(0x1000, bytes).expect("an instruction"))
+        of(&flow::decode(0x1000, bytes).expect("an instruction"), bytes)
     }
 
     #[test]
@@ -152,6 +158,7 @@ mod tests {
             &[0x67, 0x8b, 0x05, 0, 0, 0, 0],
             &[0xff, 0x2f],
             &[0x66, 0xc3],
+            &[0x66, 0xe9, 0, 0, 0, 0],
         ] {
             assert_eq!(shape(bytes), Shape::Stepped, "{bytes:x?}");
         }
