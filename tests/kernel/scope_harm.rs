@@ -67,20 +67,29 @@ fn system_calls_return_what_they_would() -> Outcome {
 }
 
 /// An ignored signal a millisecond, while `epoll_wait` waits: traced threads would get EINTR, or wait for ever.
+///
+/// A thread that is woken in the very moment in which it is let go still gets one (docs/hazards.md): busy machines are that
+/// unlucky now and then, and not three times in a row.
 fn signals_that_do_nothing_interrupt_nothing() -> Outcome {
     for follow in ["none", "all"] {
-        let target = Target::start(&SCOPED, "waits")?;
-        complete(
-            target.pid(),
-            "waits",
-            &["--calls", "5", "--follow-calls", follow, "--budget", "2s"],
-        )?;
-        // Traced, and not stepped.
-        let ended = ended(target.pid(), "leaf", &["--duration", "1"])?.expect_code(5)?;
-        ensure!(Scope::parse(&ended.stdout)?.reasons == ["not called"]);
-        target.unharmed()?;
+        let mut tries = (0..3).map(|_| waits_undisturbed(follow));
+        let last = tries.find(Result::is_ok);
+        ensure!(last.is_some(), "{follow}: interrupted three times");
     }
     Ok(())
+}
+
+fn waits_undisturbed(follow: &str) -> anyhow::Result<()> {
+    let target = Target::start(&SCOPED, "waits")?;
+    complete(
+        target.pid(),
+        "waits",
+        &["--calls", "5", "--follow-calls", follow, "--budget", "2s"],
+    )?;
+    // Traced, and not stepped.
+    let ended = ended(target.pid(), "leaf", &["--duration", "1"])?.expect_code(5)?;
+    ensure!(Scope::parse(&ended.stdout)?.reasons == ["not called"]);
+    target.unharmed()
 }
 
 fn masks_are_as_the_program_sets_them() -> Outcome {
