@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use scalpel_tests::child::Running;
@@ -185,9 +185,20 @@ impl Worker {
 
     /// How much it does in a second, as it says; and that it is right.
     fn rate(&mut self, what: &str) -> Outcome {
-        let line = self.running.stdout_line(|line| line.starts_with("rate"))?;
-        println!("{what}: {}", line.trim());
+        // What it said meanwhile is behind us when a line has to be waited for; the one after that is of a whole new second.
+        loop {
+            let asked = Instant::now();
+            self.said()?;
+            if asked.elapsed() > Duration::from_millis(200) {
+                break;
+            }
+        }
+        println!("{what}: {}", self.said()?.trim());
         Ok(())
+    }
+
+    fn said(&mut self) -> anyhow::Result<String> {
+        self.running.stdout_line(|line| line.starts_with("rate"))
     }
 
     fn pid(&self) -> u32 {
@@ -338,7 +349,7 @@ fn go_computes_the_same() -> Outcome {
     let mut worker = Worker::start(Command::new(&program), folder)?;
     worker.rate("go, before")?;
     // Where Go moves a goroutine while its call is stepped, the trace says so.
-    hundred(worker.pid(), "main.scoped", &["--budget", "200ms"], 10)?;
+    hundred(worker.pid(), "main.scoped", &["--budget", "200ms"], 50)?;
     worker.rate("go, after")?;
     worker.end()
 }
