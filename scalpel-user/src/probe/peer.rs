@@ -207,8 +207,12 @@ mod tests {
     }
 
     fn admits(pids: &[u32], socket: &str, of: u32) -> bool {
-        // Between fork and exec a child still has our own environment.
-        while fs::read_to_string(format!("/proc/{of}/comm")).unwrap() != "sleep\n" {
+        // Between fork and exec a child still has our own environment, and within exec, when its name has changed, none.
+        let is_ready = || {
+            fs::read_to_string(format!("/proc/{of}/comm")).unwrap() == "sleep\n"
+                && !fs::read(format!("/proc/{of}/environ")).unwrap().is_empty()
+        };
+        while !is_ready() {
             std::thread::yield_now();
         }
         let watched = Watched {
