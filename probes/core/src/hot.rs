@@ -77,11 +77,8 @@ pub fn enter(source: Source, func: u32, frame: u64, site: u64, task: u64, flags:
 #[inline]
 pub fn exit(token: u64, source: Source, func: u32, frame: u64, task: u64, value: u64, flags: u16) {
     let event = Event {
-        site: task,
         value,
-        kind: Kind::Exit as u8,
-        flags,
-        ..named(source, func, frame, token)
+        ..of_call(Kind::Exit, token, source, func, frame, task, flags)
     };
     end(token, source, event);
 }
@@ -89,36 +86,21 @@ pub fn exit(token: u64, source: Source, func: u32, frame: u64, task: u64, value:
 /// A call ends by an exception.
 #[inline]
 pub fn unwind(token: u64, source: Source, func: u32, frame: u64, task: u64, flags: u16) {
-    let event = Event {
-        site: task,
-        kind: Kind::Unwind as u8,
-        flags,
-        ..named(source, func, frame, token)
-    };
+    let event = of_call(Kind::Unwind, token, source, func, frame, task, flags);
     end(token, source, event);
 }
 
 /// A call leaves its thread: `yield`, `await`.
 #[inline]
 pub fn suspend(token: u64, source: Source, func: u32, frame: u64, task: u64, flags: u16) {
-    let event = Event {
-        site: task,
-        kind: Kind::Suspend as u8,
-        flags,
-        ..named(source, func, frame, token)
-    };
+    let event = of_call(Kind::Suspend, token, source, func, frame, task, flags);
     within(token, source, event);
 }
 
 /// A call goes on, on whichever thread.
 #[inline]
 pub fn resume(token: u64, source: Source, func: u32, frame: u64, task: u64, flags: u16) {
-    let event = Event {
-        site: task,
-        kind: Kind::Resume as u8,
-        flags,
-        ..named(source, func, frame, token)
-    };
+    let event = of_call(Kind::Resume, token, source, func, frame, task, flags);
     within(token, source, event);
 }
 
@@ -154,12 +136,24 @@ const BLANK: Event = Event {
     reserved: 0,
 };
 
+/// An event of a call that was let in.
 #[inline]
-const fn named(source: Source, func: u32, frame: u64, token: u64) -> Event {
+const fn of_call(
+    kind: Kind,
+    token: u64,
+    source: Source,
+    func: u32,
+    frame: u64,
+    task: u64,
+    flags: u16,
+) -> Event {
     Event {
         func,
         frame: if frame == 0 { token } else { frame },
+        site: task,
+        kind: kind as u8,
         source: source as u8,
+        flags,
         ..BLANK
     }
 }

@@ -3,7 +3,7 @@ use std::rc::Rc;
 
 use super::bytes::Bytes;
 use super::layout::Attr;
-use super::records::{Records, SAMPLE};
+use super::records::{CPU, ID, IDENTIFIER, Records, SAMPLE, STREAM_ID, TID, TIME};
 use super::scan::Scan;
 use crate::decode::files::Files;
 use crate::decode::tasks::Tasks;
@@ -13,18 +13,12 @@ use crate::pt::Summary;
 use crate::sink::Sink;
 
 const IP: u64 = 1;
-const TID: u64 = 1 << 1;
-const TIME: u64 = 1 << 2;
 const ADDR: u64 = 1 << 3;
 const READ: u64 = 1 << 4;
 const CALLCHAIN: u64 = 1 << 5;
-const ID: u64 = 1 << 6;
-const CPU: u64 = 1 << 7;
 const PERIOD: u64 = 1 << 8;
-const STREAM_ID: u64 = 1 << 9;
 const RAW: u64 = 1 << 10;
 pub(super) const BRANCH_STACK: u64 = 1 << 11;
-const IDENTIFIER: u64 = 1 << 16;
 /// The stack says where in the hardware its newest record stood.
 const HARDWARE_INDEX: u64 = 1 << 17;
 /// Most branches of one sample: no processor has as many.

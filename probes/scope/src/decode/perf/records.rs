@@ -114,12 +114,13 @@ pub(super) struct SampleId {
     pub(super) cpu: Option<u32>,
 }
 
-const TID: u64 = 1 << 1;
-const TIME: u64 = 1 << 2;
-const ID: u64 = 1 << 6;
-const CPU: u64 = 1 << 7;
-const STREAM_ID: u64 = 1 << 9;
-const IDENTIFIER: u64 = 1 << 16;
+// What a sample holds: bits of `sample_type`.
+pub(super) const TID: u64 = 1 << 1;
+pub(super) const TIME: u64 = 1 << 2;
+pub(super) const ID: u64 = 1 << 6;
+pub(super) const CPU: u64 = 1 << 7;
+pub(super) const STREAM_ID: u64 = 1 << 9;
+pub(super) const IDENTIFIER: u64 = 1 << 16;
 
 impl SampleId {
     pub(super) fn read(attr: &Attr, body: Bytes<'_>) -> Self {
