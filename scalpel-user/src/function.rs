@@ -127,6 +127,8 @@ pub enum Language {
     Dotnet,
     /// Lua.
     Lua,
+    /// Zig.
+    Zig,
 }
 
 impl Language {
@@ -146,6 +148,7 @@ impl Language {
             Self::Java => "java",
             Self::Dotnet => "dotnet",
             Self::Lua => "lua",
+            Self::Zig => "zig",
         }
     }
 }

@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 
 pub mod caps;
+pub mod catalog;
 pub mod cli;
 pub mod commands;
 pub mod decode;

@@ -98,6 +98,12 @@ pub fn hash(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
+    /// The collector hashes sources in the same way, and tests the same number.
+    #[test]
+    fn texts_have_the_hash_that_the_collector_makes() {
+        assert_eq!(hash(b"function f() {}"), 8_758_387_913_738_288_709);
+    }
+
     #[test]
     fn a_long_name_is_cut_at_a_character() {
         let long = "é".repeat(LONGEST);

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use scalpel_common::kernel::LossClass;
 
 use super::{BlindSpot, Counter, Genome, strangers};
+use crate::catalog::Catalog;
 use crate::event::{FuncId, MonoTime, Pid, Tid};
 use crate::function::FunctionTable;
 use crate::input::{Bound, Loss, RunInfo};
@@ -117,6 +118,7 @@ impl Assembly {
             notes: self.notes,
             counters: self.counters,
             blind_spots: self.blind_spots,
+            catalog: Catalog::default(),
         }
     }
 }

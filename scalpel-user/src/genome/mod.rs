@@ -12,6 +12,7 @@ pub(crate) mod walk;
 
 use std::collections::BTreeMap;
 
+use crate::catalog::Catalog;
 use crate::event::MonoTime;
 use crate::function::FunctionTable;
 use crate::input::{Bound, Loss, RunInfo};
@@ -42,6 +43,8 @@ pub struct Genome {
     pub counters: BTreeMap<Counter, u64>,
     /// What the mechanisms of this recording cannot see.
     pub blind_spots: Vec<BlindSpot>,
+    /// What exists, if it was looked at; empty otherwise.
+    pub catalog: Catalog,
 }
 
 impl Genome {

@@ -261,6 +261,7 @@ pub(crate) fn example() -> Genome {
         ],
         notes: vec!["the program was started by another user".into()],
         counters: BTreeMap::from([(Counter::RecursionMisses, 2)]),
+        catalog: crate::catalog::Catalog::default(),
         blind_spots: vec![BlindSpot {
             probe: "uprobe".into(),
             what: "functions that were inlined".into(),

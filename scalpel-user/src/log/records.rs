@@ -89,7 +89,7 @@ fn func_id(get: &mut Get<'_>) -> Result<FuncId, Malformed> {
 }
 
 /// Numbers in the file: position in these lists, from 0. Append only.
-const LANGUAGES: [Language; 13] = [
+const LANGUAGES: [Language; 14] = [
     Language::Native,
     Language::C,
     Language::Cpp,
@@ -103,6 +103,7 @@ const LANGUAGES: [Language; 13] = [
     Language::Java,
     Language::Dotnet,
     Language::Lua,
+    Language::Zig,
 ];
 const EXITS: [ExitStrategy; 5] = [
     ExitStrategy::Return,
@@ -143,6 +144,7 @@ const fn language_number(language: Language) -> u8 {
         Language::Java => 10,
         Language::Dotnet => 11,
         Language::Lua => 12,
+        Language::Zig => 13,
     }
 }
 

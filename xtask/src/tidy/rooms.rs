@@ -5,10 +5,11 @@ use super::{Finding, Repo};
 const HOME: &str = "scalpel-user/src/";
 
 /// The words that all share.
-const WORDS: [&str; 4] = ["event", "function", "input", "tree"];
+const WORDS: [&str; 5] = ["catalog", "event", "function", "input", "tree"];
 
 /// The rooms, and the rooms that each may name beside the shared words and itself. `*` = all.
 const ROOMS: &[(&str, &[&str])] = &[
+    ("catalog", &[]),
     ("event", &[]),
     ("function", &[]),
     ("input", &[]),

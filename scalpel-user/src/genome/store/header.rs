@@ -11,8 +11,8 @@ use super::{GenomeError, schema};
 const LENGTH: usize = 100;
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// Refuses what is no genome of a version that this scalpel reads, or not all of one. Returns the length in bytes.
-pub(super) fn check(path: &Path) -> Result<u64, GenomeError> {
+/// Refuses what is no genome of a version that this scalpel reads, or not all of one.
+pub(super) fn check(path: &Path) -> Result<Head, GenomeError> {
     let metadata = std::fs::metadata(path).map_err(GenomeError::io("open", path))?;
     if !metadata.is_file() {
         return Err(not_a_genome(path, "not a regular file"));
@@ -20,8 +20,20 @@ pub(super) fn check(path: &Path) -> Result<u64, GenomeError> {
     let mut header = [0u8; LENGTH];
     let file = File::open(path).map_err(GenomeError::io("open", path))?;
     let read = read_up_to(file, &mut header).map_err(GenomeError::io("read", path))?;
-    check_header(path, &header, read, metadata.len())?;
-    Ok(metadata.len())
+    let version = check_header(path, &header, read, metadata.len())?;
+    Ok(Head {
+        length: metadata.len(),
+        version,
+    })
+}
+
+/// What the header of a genome tells.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    /// Length of the file in bytes.
+    pub(super) length: u64,
+    /// Version of its tables.
+    pub(super) version: u32,
 }
 
 fn check_header(
@@ -29,7 +41,7 @@ fn check_header(
     header: &[u8; LENGTH],
     read: usize,
     length: u64,
-) -> Result<(), GenomeError> {
+) -> Result<u32, GenomeError> {
     match read {
         0 => return Err(not_a_genome(path, "an empty file")),
         _ if !header.starts_with(MAGIC) => return Err(not_a_genome(path, "not a SQLite file")),
@@ -53,7 +65,7 @@ fn check_header(
             known: schema::VERSION,
         });
     }
-    if version != schema::VERSION {
+    if version < schema::OLDEST {
         return Err(GenomeError::Damaged {
             path: path.to_owned(),
             what: format!("its schema version is {version}"),
@@ -67,7 +79,7 @@ fn check_header(
             found: length,
         });
     }
-    Ok(())
+    Ok(version)
 }
 
 fn not_a_genome(path: &Path, found: &'static str) -> GenomeError {

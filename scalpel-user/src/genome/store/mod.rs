@@ -5,8 +5,10 @@
 mod aside;
 mod budget;
 mod error;
+mod exists;
 mod header;
 mod read;
+mod rows;
 mod schema;
 mod write;
 
@@ -15,6 +17,7 @@ pub use error::GenomeError;
 use std::path::Path;
 
 use super::Genome;
+use crate::catalog::Catalog;
 
 impl Genome {
     /// Writes the genome to `path`, with mode 0600. A file that is there already is kept as `path.old`.
@@ -35,6 +38,27 @@ impl Genome {
     /// Says whether the file is no genome, was written by a newer scalpel, is cut off or is damaged.
     pub fn read(path: &Path) -> Result<Self, GenomeError> {
         read::read(path)
+    }
+}
+
+impl Catalog {
+    /// Writes what exists to a genome file without a recording, as [`Genome::write`] writes.
+    ///
+    /// # Errors
+    /// As [`Genome::write`].
+    pub fn write(&self, path: &Path) -> Result<(), GenomeError> {
+        let aside = aside::Aside::create(path)?;
+        write::write_catalog(self, aside.path())
+            .map_err(|source| GenomeError::writing(path, source, write::needed_for(self)))?;
+        aside.publish()
+    }
+
+    /// Reads what exists from a genome file, with or without a recording; nothing from files of older versions.
+    ///
+    /// # Errors
+    /// As [`Genome::read`].
+    pub fn read(path: &Path) -> Result<Self, GenomeError> {
+        read::read_catalog(path)
     }
 }
 

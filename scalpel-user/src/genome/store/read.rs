@@ -11,11 +11,14 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
 
 use super::budget::Budget;
-use super::{GenomeError, header, schema};
+use super::header::Head;
+use super::rows::{RunRow, cell, func, function, maybe_func, maybe_unsigned, run, unsigned};
+use super::{GenomeError, exists, header, schema};
+use crate::catalog::Catalog;
 use crate::event::{FuncId, MonoTime, Pid, Tid};
-use crate::function::{FunctionInfo, FunctionTable, UnknownReason};
+use crate::function::FunctionTable;
 use crate::genome::{BlindSpot, Counter, Genome, loss};
-use crate::input::{Bound, Loss, RunInfo};
+use crate::input::{Bound, Loss};
 use crate::tree::{Cell, Context, ContextId, FunctionFaults, Histogram, Thread, Tree};
 
 /// What is wrong with the inside of a file.
@@ -39,11 +42,29 @@ pub(super) fn damaged<T>(what: impl Into<String>) -> Checked<T> {
 
 /// Reads the genome at `path`.
 pub(super) fn read(path: &Path) -> Result<Genome, GenomeError> {
-    let length = header::check(path)?;
-    let genome = open(path)
-        .map_err(Fault::from)
-        .and_then(|db| read_tables(&db, Budget::new(length)));
-    genome.map_err(|fault| match fault {
+    with_tables(path, |tables| tables.genome())
+}
+
+/// Reads what exists from the file at `path`, which may have no recording.
+pub(super) fn read_catalog(path: &Path) -> Result<Catalog, GenomeError> {
+    with_tables(path, |tables| tables.catalog())
+}
+
+fn with_tables<T>(
+    path: &Path,
+    of: impl FnOnce(&mut Tables<'_>) -> Checked<T>,
+) -> Result<T, GenomeError> {
+    let Head { length, version } = header::check(path)?;
+    let read = open(path).map_err(Fault::from).and_then(|db| {
+        let mut tables = Tables {
+            db: &db,
+            budget: Budget::new(length),
+            version,
+        };
+        tables.check_schema()?;
+        of(&mut tables)
+    });
+    read.map_err(|fault| match fault {
         Fault::Sqlite(source) => GenomeError::Read {
             path: path.to_owned(),
             source,
@@ -75,53 +96,59 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-fn read_tables(db: &Connection, budget: Budget) -> Checked<Genome> {
-    let mut file = Tables { db, budget };
-    file.check_schema()?;
-    let (run, ended, cut, window_ns, folded_calls) = file.run()?;
-    let functions = file.functions()?;
-    let known = functions.len();
-    let threads = file.threads()?;
-    let contexts = file.contexts(known)?;
-    let cells = file.cells(threads.len(), contexts.len())?;
-    let histograms = file.histograms(known)?;
-    let faults = file.faults(known)?;
-    Ok(Genome {
-        run,
-        ended,
-        cut,
-        functions,
-        tree: Tree {
-            window_ns,
-            contexts,
-            threads,
-            cells,
-            histograms,
-            faults,
-            folded_calls,
-        },
-        losses: file.losses(known)?,
-        bounds: file.bounds(known)?,
-        notes: file.notes()?,
-        counters: file.counters()?,
-        blind_spots: file.blind_spots()?,
-    })
-}
-
 /// The tables of one file.
-struct Tables<'db> {
+pub(super) struct Tables<'db> {
     db: &'db Connection,
     budget: Budget,
+    version: u32,
 }
 
-type RunRow = (RunInfo, MonoTime, bool, u64, u64);
-
 impl Tables<'_> {
+    fn genome(&mut self) -> Checked<Genome> {
+        let (run, ended, cut, window_ns, folded_calls) = self.run()?;
+        let functions = self.functions()?;
+        let known = functions.len();
+        let threads = self.threads()?;
+        let contexts = self.contexts(known)?;
+        let cells = self.cells(threads.len(), contexts.len())?;
+        let histograms = self.histograms(known)?;
+        let faults = self.faults(known)?;
+        Ok(Genome {
+            run,
+            ended,
+            cut,
+            functions,
+            tree: Tree {
+                window_ns,
+                contexts,
+                threads,
+                cells,
+                histograms,
+                faults,
+                folded_calls,
+            },
+            losses: self.losses(known)?,
+            bounds: self.bounds(known)?,
+            notes: self.notes()?,
+            counters: self.counters()?,
+            blind_spots: self.blind_spots()?,
+            catalog: self.catalog()?,
+        })
+    }
+
+    /// What exists; nothing in files of a version that had no tables for it.
+    fn catalog(&mut self) -> Checked<Catalog> {
+        if self.version < schema::EXISTS_SINCE {
+            return Ok(Catalog::default());
+        }
+        exists::read(self)
+    }
+
     fn check_schema(&self) -> Checked<()> {
         let mut query = self
             .db
             .prepare("SELECT sql FROM sqlite_schema WHERE name = ?1 AND type = 'table'")?;
-        for (name, text) in schema::TABLES {
+        for (name, text) in schema::tables(self.version) {
             match query
                 .query_row([name], |row| row.get::<_, String>(0))
                 .optional()?
@@ -135,7 +162,11 @@ impl Tables<'_> {
     }
 
     /// Calls `each` with every row of `table`, in the order of its key.
-    fn rows(&mut self, table: &str, mut each: impl FnMut(&Row<'_>) -> Checked<()>) -> Checked<()> {
+    pub(super) fn rows(
+        &mut self,
+        table: &str,
+        mut each: impl FnMut(&Row<'_>) -> Checked<()>,
+    ) -> Checked<()> {
         let mut query = self.db.prepare(&format!("SELECT * FROM {table}"))?;
         let mut rows = query.query([])?;
         while let Some(row) = rows.next()? {
@@ -153,7 +184,7 @@ impl Tables<'_> {
         })?;
         match (runs.pop(), runs.len()) {
             (Some(run), 0) => Ok(run),
-            (None, _) => damaged("it has no run"),
+            (None, _) => damaged("it has no run: it holds at most what exists"),
             (Some(_), others) => damaged(format!(
                 "it has {} runs, this version reads files of one",
                 others + 1
@@ -330,116 +361,5 @@ impl Tables<'_> {
             Ok(())
         })?;
         Ok(spots)
-    }
-}
-
-fn run(row: &Row<'_>) -> Checked<RunRow> {
-    let probe_cost_ns = match (maybe_unsigned(row, 12)?, maybe_unsigned(row, 13)?) {
-        (Some(low), Some(high)) => Some((low, high)),
-        (None, None) => None,
-        _ => return damaged("it has half a probe cost"),
-    };
-    let run = RunInfo {
-        uuid: row.get(1)?,
-        pid: Pid(row.get(2)?),
-        command: row.get(3)?,
-        host: row.get(4)?,
-        kernel: row.get(5)?,
-        started_unix_ns: unsigned(row, 6)?,
-        started: MonoTime(unsigned(row, 7)?),
-        mode: row.get(10)?,
-        version: row.get(11)?,
-        probe_cost_ns,
-        sample_hz: row.get(14)?,
-    };
-    Ok((
-        run,
-        MonoTime(unsigned(row, 8)?),
-        row.get(9)?,
-        unsigned(row, 15)?,
-        unsigned(row, 16)?,
-    ))
-}
-
-fn function(row: &Row<'_>) -> Checked<FunctionInfo> {
-    let language: String = row.get(8)?;
-    let exit: String = row.get(13)?;
-    let (Some(language), Some(exit)) = (schema::language_of(&language), schema::exit_of(&exit))
-    else {
-        return damaged(format!(
-            "it has a function of language {language:?} with exit {exit:?}"
-        ));
-    };
-    Ok(FunctionInfo {
-        name: row.get(2)?,
-        raw_name: row.get(3)?,
-        module: row.get(4)?,
-        path: row.get(5)?,
-        file: row.get(6)?,
-        line: row.get(7)?,
-        language,
-        build_id: row.get(9)?,
-        file_offset: row.get::<_, i64>(10)?.cast_unsigned(),
-        size: unsigned(row, 11)?,
-        site_delta: row.get(12)?,
-        exit,
-        exit_reason: row.get(14)?,
-        unknown: unknown(row)?,
-        ordinal: row.get(17)?,
-    })
-}
-
-fn unknown(row: &Row<'_>) -> Checked<Option<UnknownReason>> {
-    let Some(word) = row.get::<_, Option<String>>(15)? else {
-        return Ok(None);
-    };
-    let detail = row.get::<_, Option<String>>(16)?.unwrap_or_default();
-    match schema::unknown_of(&word, detail) {
-        None => damaged(format!("it has a function unknown for {word:?}")),
-        known => Ok(known),
-    }
-}
-
-fn cell(row: &Row<'_>, sum: &mut [i64; schema::METRICS]) -> Checked<Cell> {
-    let mut columns = [0; schema::METRICS];
-    for ((at, column), sum) in (3..).zip(&mut columns).zip(sum) {
-        let value: i64 = row.get(at)?;
-        *column = u64::try_from(value).or_else(|_| damaged("a cell has a negative number"))?;
-        match sum.checked_add(value) {
-            Some(fits) => *sum = fits,
-            None => return damaged("its cells add up to more than 63 bits"),
-        }
-    }
-    Ok(Cell {
-        window: row.get(0)?,
-        thread: row.get(1)?,
-        context: ContextId(row.get(2)?),
-        metrics: schema::from_columns(columns),
-    })
-}
-
-fn unsigned(row: &Row<'_>, at: usize) -> Checked<u64> {
-    u64::try_from(row.get::<_, i64>(at)?).or_else(|_| damaged("a count, time or size is negative"))
-}
-
-fn maybe_unsigned(row: &Row<'_>, at: usize) -> Checked<Option<u64>> {
-    match row.get::<_, Option<i64>>(at)? {
-        Some(_) => unsigned(row, at).map(Some),
-        None => Ok(None),
-    }
-}
-
-fn func(row: &Row<'_>, at: usize, functions: usize) -> Checked<FuncId> {
-    let number: u32 = row.get(at)?;
-    match FuncId::new(number) {
-        Some(id) if number as usize <= functions => Ok(id),
-        _ => damaged(format!("it names a function {number} that is not there")),
-    }
-}
-
-fn maybe_func(row: &Row<'_>, at: usize, functions: usize) -> Checked<Option<FuncId>> {
-    match row.get::<_, Option<i64>>(at)? {
-        Some(_) => func(row, at, functions).map(Some),
-        None => Ok(None),
     }
 }

@@ -1,4 +1,4 @@
-//! The tables of a genome file, version 2. A change of any text here is a new version and a new section in FORMAT.md.
+//! The tables of a genome file, version 3. A change of any text here is a new version and a new section in FORMAT.md.
 //!
 //! Integers of SQLite are signed: file offsets keep their 64 bits (negative = that plus 2^64), counters stay below
 //! 2^63. What is not known is NULL.
@@ -10,9 +10,12 @@ use crate::tree::{EdgeSource, FunctionFaults, Metrics};
 pub(super) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"SCPG");
 
 /// `PRAGMA user_version`.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
-/// Name and text of every table that a reader reads. The reader insists on the exact text: a view or an expression
+/// The oldest version that is still read: it has no tables of what exists.
+pub(super) const OLDEST: u32 = 2;
+
+/// Name and text of every table of what ran that a reader reads. The reader insists on the exact text: a view or an expression
 /// index of that name could run forever.
 pub(super) const TABLES: &[(&str, &str)] = &[
     (
@@ -79,6 +82,19 @@ pub(super) const TABLES: &[(&str, &str)] = &[
         "CREATE TABLE blind_spots(run INTEGER NOT NULL, probe TEXT NOT NULL, what TEXT NOT NULL) STRICT",
     ),
 ];
+
+/// The first version with tables of what exists.
+pub(super) const EXISTS_SINCE: u32 = 3;
+
+/// The tables that a file of `version` has.
+pub(super) fn tables(version: u32) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    let exists: &[_] = if version < EXISTS_SINCE {
+        &[]
+    } else {
+        super::exists::schema::TABLES
+    };
+    TABLES.iter().chain(exists)
+}
 
 /// Sums for people with a SQLite shell, and two views with names in them. A reader of ours derives them anew.
 pub(super) const SUMS: &str = "\
@@ -209,10 +225,10 @@ pub(super) const fn source_of(number: i64) -> Option<EdgeSource> {
 /// Reverse of [`Language::word`].
 pub(super) fn language_of(word: &str) -> Option<Language> {
     use Language::{
-        C, Cpp, Dotnet, Go, Java, JavaScript, Kernel, Lua, Native, Php, Python, Ruby, Rust,
+        C, Cpp, Dotnet, Go, Java, JavaScript, Kernel, Lua, Native, Php, Python, Ruby, Rust, Zig,
     };
     let all = [
-        Native, C, Cpp, Rust, Go, Python, JavaScript, Kernel, Ruby, Php, Java, Dotnet, Lua,
+        Native, C, Cpp, Rust, Go, Python, JavaScript, Kernel, Ruby, Php, Java, Dotnet, Lua, Zig,
     ];
     all.into_iter().find(|language| language.word() == word)
 }

@@ -4,19 +4,36 @@ use std::path::Path;
 
 use rusqlite::{Connection, Statement, params, params_from_iter};
 
-use super::schema;
+use super::{exists, schema};
+use crate::catalog::Catalog;
 use crate::event::FuncId;
 use crate::function::{FunctionInfo, UnknownReason};
 use crate::genome::{Genome, loss, totals};
 use crate::tree::Metrics;
 
-type Sqlite<T> = rusqlite::Result<T>;
+pub(super) type Sqlite<T> = rusqlite::Result<T>;
 
 /// The only run of a recording.
 const RUN: i64 = 1;
 
 /// Fills the empty file at `path`. `max_pages` is a limit for tests of a full disk.
 pub(super) fn write(genome: &Genome, path: &Path, max_pages: Option<u32>) -> Sqlite<()> {
+    fill(path, max_pages, |db| {
+        write_rows(genome, db)?;
+        exists::write(&genome.catalog, db)
+    })
+}
+
+/// Fills the empty file at `path` with what exists, and no recording.
+pub(super) fn write_catalog(catalog: &Catalog, path: &Path) -> Sqlite<()> {
+    fill(path, None, |db| exists::write(catalog, db))
+}
+
+fn fill(
+    path: &Path,
+    max_pages: Option<u32>,
+    rows: impl FnOnce(&Connection) -> Sqlite<()>,
+) -> Sqlite<()> {
     let mut db = Connection::open(path)?;
     // The file is aside and fsynced before it gets its name: a journal would only write everything twice.
     db.execute_batch(
@@ -29,11 +46,13 @@ pub(super) fn write(genome: &Genome, path: &Path, max_pages: Option<u32>) -> Sql
         db.pragma_update(None, "max_page_count", pages)?;
     }
     let transaction = db.transaction()?;
-    for (_, text) in schema::TABLES {
+    for (_, text) in schema::tables(schema::VERSION) {
         transaction.execute(text, [])?;
     }
+    transaction.execute(exists::schema::FACTS, [])?;
     transaction.execute_batch(schema::SUMS)?;
-    write_rows(genome, &transaction)?;
+    transaction.execute_batch(exists::schema::VIEWS)?;
+    rows(&transaction)?;
     transaction.commit()?;
     db.close().map_err(|(_, error)| error)
 }
@@ -53,6 +72,17 @@ pub(super) fn needed_bytes(genome: &Genome) -> u64 {
     let rows = genome.tree.cells.len() * 64
         + genome.tree.contexts.len() * 48
         + genome.tree.threads.len() * 64;
+    (text + rows + (1 << 16)) as u64 + needed_for(&genome.catalog)
+}
+
+/// The same for what exists.
+pub(super) fn needed_for(catalog: &Catalog) -> u64 {
+    let text: usize = catalog
+        .definitions
+        .iter()
+        .map(|definition| 160 + definition.name.len() + definition.qualified.len())
+        .sum();
+    let rows = catalog.edges.len() * 32 + catalog.pieces.len() * 40 + catalog.files.len() * 160;
     (text + rows + (1 << 16)) as u64
 }
 
@@ -68,11 +98,15 @@ fn write_rows(genome: &Genome, db: &Connection) -> Sqlite<()> {
 }
 
 /// A counter as SQLite stores it. One absurd number must not cost the whole recording: it is stored as the largest.
-fn int(value: u64) -> i64 {
+pub(super) fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-fn insert<'db>(db: &'db Connection, table: &str, columns: usize) -> Sqlite<Statement<'db>> {
+pub(super) fn insert<'db>(
+    db: &'db Connection,
+    table: &str,
+    columns: usize,
+) -> Sqlite<Statement<'db>> {
     db.prepare(&format!(
         "INSERT INTO {table} VALUES (?{})",
         ", ?".repeat(columns - 1)

@@ -1,0 +1,11 @@
+//! The tables of what exists: a catalog in a genome file, since version 3.
+
+mod read;
+pub(super) mod schema;
+mod write;
+
+pub(super) use read::read;
+pub(super) use write::write;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! A catalog is kept to the last bit, and nothing that contradicts itself is believed.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tempfile::{TempDir, tempdir};
+
+use crate::catalog::Catalog;
+use crate::catalog::tests::example;
+use crate::genome::Genome;
+use crate::genome::tests::example as recording;
+
+fn written() -> (TempDir, PathBuf) {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("x.genome");
+    example().write(&path).unwrap();
+    (folder, path)
+}
+
+#[test]
+fn what_exists_is_read_as_it_was_written() {
+    let (_folder, path) = written();
+    assert_eq!(Catalog::read(&path).unwrap(), example());
+}
+
+#[test]
+fn what_exists_is_kept_beside_what_ran() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("x.genome");
+    let genome = Genome {
+        catalog: example(),
+        ..recording()
+    };
+    genome.write(&path).unwrap();
+    assert_eq!(Genome::read(&path).unwrap().catalog, example());
+    assert_eq!(Catalog::read(&path).unwrap(), example());
+}
+
+#[test]
+fn a_file_without_a_recording_says_so() {
+    let (_folder, path) = written();
+    let error = Genome::read(&path).unwrap_err();
+    assert!(error.to_string().contains("no run"), "{error}");
+}
+
+#[test]
+fn a_file_of_version_2_is_still_read() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("old.genome");
+    recording().write(&path).unwrap();
+    let db = rusqlite::Connection::open(&path).unwrap();
+    for (table, _) in super::schema::TABLES {
+        db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
+    }
+    db.execute_batch("DROP TABLE static_facts; PRAGMA user_version = 2;")
+        .unwrap();
+    drop(db);
+    let genome = Genome::read(&path).unwrap();
+    assert_eq!(genome.events(), recording().events());
+    assert!(genome.catalog.is_empty());
+    assert!(Catalog::read(&path).unwrap().is_empty());
+}
+
+#[test]
+fn a_row_that_contradicts_the_others_is_refused() {
+    for (sql, expect) in [
+        (
+            "UPDATE static_definitions SET parent = 1 WHERE id = 0",
+            "definition before it 1",
+        ),
+        (
+            "UPDATE static_definitions SET parent = 0 WHERE id = 2",
+            "of another file",
+        ),
+        (
+            "UPDATE static_definitions SET kind = 'x' WHERE id = 0",
+            "word \"x\"",
+        ),
+        (
+            "UPDATE static_definitions SET file = 9 WHERE id = 0",
+            "file 9",
+        ),
+        ("UPDATE static_edges SET callee = 9", "definition 9"),
+        ("UPDATE static_native SET definition = 9", "definition 9"),
+        (
+            "UPDATE static_files SET id = 9 WHERE id = 1",
+            "not numbered",
+        ),
+        ("UPDATE static_files SET root = 9", "root 9"),
+        ("UPDATE static_gaps SET file = 9", "file 9"),
+        ("DROP TABLE static_pieces", "no table static_pieces"),
+    ] {
+        let (_folder, path) = written();
+        rusqlite::Connection::open(&path)
+            .unwrap()
+            .execute_batch(sql)
+            .unwrap();
+        let error = Catalog::read(&path).unwrap_err();
+        assert!(error.to_string().contains(expect), "{sql}: {error}");
+    }
+}
+
+#[test]
+fn a_sqlite_shell_finds_functions_and_calls() {
+    let (_folder, path) = written();
+    let db = rusqlite::Connection::open(&path).unwrap();
+    let call = "SELECT caller, callee, how FROM static_calls WHERE file = 'shop/cart.py'";
+    let found: (String, String, String) = db
+        .query_row(call, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .unwrap();
+    assert_eq!(found, ("add".into(), "add".into(), "scope".into()));
+    assert!(fs::metadata(&path).unwrap().len() > 0);
+}
