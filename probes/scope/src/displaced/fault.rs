@@ -1,13 +1,15 @@
-//! Faults in a copy: the program's own handler is told the address that the instruction has in its code, with the registers
-//! as they were there; the thread goes on from there by steps. Handlers for the four signals of faults are installed while
-//! such a scope is open, and hand on what is not theirs.
+//! Faults. While a scope is open, the handlers of their four signals are ours: they call the program's own, and what those
+//! do to the thread is seen. A handler that puts a stepped thread elsewhere (a check for null, a fix-up) is followed there.
+//! In a copy, the program's handler is told the address that the instruction has in its code, with the registers as they
+//! were there; the thread goes on from there by steps.
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
+use super::super::cure::{Cure, holds};
 use super::super::registers::Registers;
 use super::super::thread::{self, Kind, Thread};
 use super::super::trap::Action;
-use super::super::{doors, stop, sys};
+use super::super::{doors, moves, stop, sys};
 use super::memory::slot;
 use super::{Copies, leave, of};
 use crate::trace::Reasons;
@@ -18,9 +20,13 @@ const SA_SIGINFO: u64 = 0x4;
 const SA_RESTORER: u64 = 0x0400_0000;
 const SA_ONSTACK: u64 = 0x0800_0000;
 const SA_NODEFER: u64 = 0x4000_0000;
+const SA_RESETHAND: u64 = 0x8000_0000;
 const RT_TGSIGQUEUEINFO: u64 = 297;
 
-/// How many threads have such scopes open.
+/// How often the count is tried for.
+const PATIENCE: u32 = 1_000;
+
+/// How many threads have scopes open.
 static USERS: Mutex<u32> = Mutex::new(0);
 static FORMER: [[AtomicU64; WORDS]; 4] = [const { [const { AtomicU64::new(0) }; WORDS] }; 4];
 
@@ -56,13 +62,29 @@ impl Waiting {
 }
 
 /// Installs the handlers, if they are not; `false` if the kernel does not let us.
-pub(super) fn install() -> bool {
-    let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
+pub(in super::super) fn install() -> bool {
+    let Some(mut users) = users() else {
+        return false;
+    };
     let all = SIGNALS.iter().all(|signal| take(*signal).is_some());
     if all {
         *users += 1;
     }
     all
+}
+
+/// The count, unless it stays locked: the holder is gone where this process was forked from the holder's.
+fn users() -> Option<MutexGuard<'static, u32>> {
+    (0..PATIENCE).find_map(|turn| {
+        if turn > 0 {
+            std::thread::yield_now();
+        }
+        match USERS.try_lock() {
+            Ok(users) => Some(users),
+            Err(TryLockError::Poisoned(users)) => Some(users.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    })
 }
 
 fn take(signal: i32) -> Option<()> {
@@ -71,11 +93,9 @@ fn take(signal: i32) -> Option<()> {
     if handler == ours() {
         return Some(());
     }
-    for (place, word) in former(signal)?.iter().zip(now.words()) {
-        place.store(word, Ordering::Release);
-    }
+    set_wish(signal, now);
     let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK | flags & !(SA_NODEFER | 0xff);
-    let action = [ours(), flags & !0x8000_0000, doors::restorer(), u64::MAX];
+    let action = [ours(), flags & !SA_RESETHAND, doors::restorer(), u64::MAX];
     self::action(signal, Some(Action::from_words(action))).map(|_| ())
 }
 
@@ -84,6 +104,28 @@ pub(super) fn is_one(signal: u64) -> bool {
     SIGNALS
         .iter()
         .any(|one| u64::from(one.unsigned_abs()) == signal & 0xffff_ffff)
+}
+
+/// The signal, if its handler is ours at the moment, so that a wish of the program's for it is kept here.
+pub(in super::super) fn kept(signal: u64) -> Option<i32> {
+    let signal = i32::try_from(signal & 0xffff_ffff).ok()?;
+    former(signal)?;
+    let [handler, ..] = action(signal, None)?.words();
+    (handler == ours()).then_some(signal)
+}
+
+/// What the program wishes for the signal.
+pub(in super::super) fn wish(signal: i32) -> Action {
+    let words =
+        former(signal).map(|former| former.each_ref().map(|word| word.load(Ordering::Acquire)));
+    words.map_or_else(Action::default, Action::from_words)
+}
+
+/// It wishes something else.
+pub(in super::super) fn set_wish(signal: i32, action: Action) {
+    for (place, word) in former(signal).into_iter().flatten().zip(action.words()) {
+        place.store(word, Ordering::Release);
+    }
 }
 
 fn ours() -> u64 {
@@ -96,8 +138,10 @@ fn former(signal: i32) -> Option<&'static [AtomicU64; WORDS]> {
 }
 
 /// Puts back what was there, where the program has set nothing else since.
-pub(super) fn uninstall() {
-    let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
+pub(in super::super) fn uninstall() {
+    let Some(mut users) = users() else {
+        return;
+    };
     *users = users.saturating_sub(1);
     if *users > 0 {
         return;
@@ -111,14 +155,7 @@ pub(super) fn uninstall() {
 }
 
 fn restore(signal: i32) {
-    if let Some(former) = former(signal) {
-        let words = [0, 1, 2, 3].map(|place: usize| {
-            former
-                .get(place)
-                .map_or(0, |word| word.load(Ordering::Acquire))
-        });
-        action(signal, Some(Action::from_words(words)));
-    }
+    action(signal, Some(wish(signal)));
 }
 
 /// Sets the action for a signal, if there is a new one; returns the one that was.
@@ -163,9 +200,27 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
                 // SAFETY: for these the address is that of the instruction, the third word of the kernel's shape.
                 unsafe { info.cast::<u64>().add(2).write(registers.rip()) };
             }
-            hand_on(signal, info, context);
+            hand_over(signal, info, context);
         }
-        None => hand_on(signal, info, context),
+        None => hand_over(signal, info, context),
+    }
+}
+
+/// Calls the program's handler; if it has moved a stepped thread, that is seen.
+fn hand_over(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
+    // SAFETY: the kernel's frame of this call.
+    let from = Registers(unsafe { &mut *context }).rip();
+    hand_on(signal, info, context);
+    // SAFETY: still the same.
+    let mut registers = Registers(unsafe { &mut *context });
+    if registers.rip() == from || !holds(Cure::MoveFollowed) {
+        return;
+    }
+    let thread = thread::find(sys::gettid())
+        // SAFETY: states are never freed, and only their own thread reaches them.
+        .map(|thread| unsafe { &mut *thread });
+    if let Some(thread) = thread {
+        moves::moved(thread, &mut registers, from);
     }
 }
 
@@ -219,14 +274,14 @@ fn tell(thread: &mut Thread, copies: &mut Copies, registers: &mut Registers<'_>)
 
 /// Calls who was there before, with the signals blocked that would be.
 fn hand_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
-    let Some(former) = former(signal) else {
-        return;
-    };
-    let [handler, flags, _, mask] = former.each_ref().map(|word| word.load(Ordering::Acquire));
+    let [handler, flags, _, mask] = wish(signal).words();
     // SAFETY: the kernel's information of this call.
     let sent = unsafe { (*info).si_code } <= 0;
     if handler == 1 && sent {
         return;
+    }
+    if flags & SA_RESETHAND != 0 {
+        set_wish(signal, Action::default());
     }
     if handler <= 1 {
         // The instruction faults again, and kills as it would; what was sent is sent again.

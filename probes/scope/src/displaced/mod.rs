@@ -5,7 +5,7 @@
 //!
 //! Part of the stepper: all but `open` and `close` runs in handlers, without libc, locks or allocation.
 mod blocks;
-mod fault;
+pub(super) mod fault;
 mod log;
 mod make;
 mod may;
@@ -18,7 +18,7 @@ use iced_x86::{Instruction, Mnemonic};
 
 use super::callout;
 use super::registers::Registers;
-use super::thread::{Before, Entry, Kind, Thread, mark};
+use super::thread::{Before, Entry, Kind, Thread};
 use super::{stop, sys};
 use crate::flow;
 use crate::predict::Next;
@@ -114,19 +114,18 @@ pub(super) fn open(thread: &mut Thread, form: Form, wanted: bool) {
         };
         thread.copies = Box::into_raw(Box::new(made));
     }
+    let faults = thread.faults;
     let Some(copies) = of(thread) else {
         return;
     };
     copies.blocks.memory.set(slot::CURSOR, copies.log.start());
-    copies.on = fault::install();
+    copies.on = faults;
 }
 
 /// The last scope of a thread is closed.
 pub(super) fn close(thread: &mut Thread) {
-    if let Some(copies) = of(thread)
-        && std::mem::take(&mut copies.on)
-    {
-        fault::uninstall();
+    if let Some(copies) = of(thread) {
+        copies.on = false;
     }
 }
 
@@ -228,7 +227,9 @@ pub(super) fn before(thread: &Thread, registers: &Registers<'_>, instruction: &I
     let ends = match registers.rax() {
         // mmap, mprotect, munmap, mremap, pkey_mprotect
         9 | 10 | 11 | 25 | 329 => copies.blocks.touch(first, second),
-        sys::nr::RT_SIGACTION => second != 0 && fault::is_one(first),
+        sys::nr::RT_SIGACTION => {
+            second != 0 && fault::is_one(first) && fault::kept(first).is_none()
+        }
         // INT 0x80 has other numbers.
         _ => instruction.mnemonic() != Mnemonic::Syscall,
     };
@@ -244,22 +245,25 @@ fn leave(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64, missing:
         return false;
     };
     let to = copies.blocks.memory.get(slot::CURSOR);
+    let counted = thread.counted;
     let mut ran = log::ran(&copies.blocks, copies.log, copies.from, to).peekable();
     while let Some(one) = ran.next() {
         let missing = if ran.peek().is_none() { missing } else { 0 };
         log::count(thread, &copies.blocks, &one, missing);
     }
-    let own = std::mem::take(&mut thread.own);
-    let away = std::mem::take(&mut thread.callout.away);
-    let marks = if own { mark::OWN } else { 0 } | if away { mark::AWAY } else { 0 };
     let run = Run {
         from: copies.from,
         to,
         left: addr,
         missing: u8::try_from(missing).unwrap_or(u8::MAX),
     };
-    if !thread.push(run.entry(marks)) {
-        thread.blame(Reasons::RING_FULL);
+    // Where the first instruction has faulted, there is nothing to log, and what came before it is told by the next entry.
+    let ran = thread.counted > counted;
+    if ran {
+        let marks = thread.marks();
+        if !thread.push(run.entry(marks)) {
+            thread.blame(Reasons::RING_FULL);
+        }
     }
     copies.inside = false;
     *registers.mask() = copies.mask;
@@ -267,7 +271,7 @@ fn leave(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64, missing:
     thread.before = Before {
         next: Next::At(addr),
         fall: addr,
-        kind: Kind::Plain,
+        kind: if ran { Kind::Plain } else { Kind::Moved },
         ..Thread::IDLE
     };
     copies.waiting.raise();

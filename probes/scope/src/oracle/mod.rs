@@ -36,11 +36,27 @@ pub fn check(trace: &Trace) -> Reasons {
 /// region in each other's place. One step is added to `sum`; a string instruction once, however often it repeats.
 #[must_use]
 pub fn seal(sum: u64, addr: u64, bytes: &[u8]) -> u64 {
-    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let code = bytes.iter().fold(addr, |code, byte| {
+    (sum.rotate_left(23) ^ one(addr, bytes)).wrapping_mul(SPREAD)
+}
+
+/// The sum as it was before this step was added.
+#[must_use]
+pub fn unseal(sum: u64, addr: u64, bytes: &[u8]) -> u64 {
+    (sum.wrapping_mul(GATHER) ^ one(addr, bytes)).rotate_right(23)
+}
+
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Undoes a multiplication by [`SPREAD`].
+const GATHER: u64 = 0xf1de_83e1_9937_733d;
+const _: () = assert!(
+    SPREAD.wrapping_mul(GATHER) == 1,
+    "each is the other's inverse"
+);
+
+fn one(addr: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(addr, |code, byte| {
         code.rotate_left(8).wrapping_add(u64::from(*byte))
-    });
-    (sum.rotate_left(23) ^ code).wrapping_mul(SPREAD)
+    })
 }
 
 /// The sum over the steps of a trace.

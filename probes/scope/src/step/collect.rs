@@ -114,11 +114,13 @@ fn steps(entries: &[Entry], form: Form) -> (Vec<Step>, Vec<Code>, Facts) {
         unforetold: false,
     };
     let (mut inserted, mut uprobe, mut away, mut copied) = (false, false, false, false);
+    let mut moved = false;
     for entry in entries {
         facts.unforetold |= entry.marks & mark::UNFORETOLD != 0;
         copied |= entry.marks & mark::COPIED != 0;
         inserted |= entry.marks & mark::INSERTED != 0;
         away |= entry.marks & mark::AWAY != 0;
+        moved |= entry.marks & mark::MOVED != 0;
         if !form.shows(entry.addr) {
             away = true;
             continue;
@@ -137,11 +139,12 @@ fn steps(entries: &[Entry], form: Form) -> (Vec<Step>, Vec<Code>, Facts) {
         });
         let link = match () {
             () if steps.is_empty() => Link::Flow,
+            () if moved => Link::Interrupt,
             () if std::mem::take(&mut away) => Link::Back,
             () if entry.marks & mark::OWN != 0 => Link::Own,
             () => Link::Flow,
         };
-        away = false;
+        (away, moved) = (false, false);
         steps.push(Step {
             code: index,
             count: entry.count,

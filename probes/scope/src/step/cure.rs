@@ -41,6 +41,8 @@ cures! {
     EntriesWatched
     CallOutsVerified
     RepeatsRunOn
+    MoveFollowed
+    FaultActionEmulated
 }
 
 /// Whether the cure is in force.

@@ -50,6 +50,7 @@ pub(super) fn enter(tid: u32) -> Result<*mut Thread, String> {
     if holds(Cure::OwnStack) {
         state.old_stack = altstack::switch(state.stack);
     }
+    state.faults = displaced::fault::install();
     state.wish = set_trap_blocked(false);
     Ok(thread)
 }
@@ -60,6 +61,9 @@ pub(super) fn leave(tid: u32, thread: *mut Thread) {
     let state = unsafe { &mut *thread };
     callout::close(state);
     displaced::close(state);
+    if std::mem::take(&mut state.faults) {
+        displaced::fault::uninstall();
+    }
     if state.wish && !state.halted {
         set_trap_blocked(true);
     }
@@ -103,6 +107,8 @@ fn blank() -> Thread {
         begin: 0,
         end: 0,
         own: false,
+        moved: false,
+        faults: false,
         ahead: [0; thread::LONGEST],
         away: false,
         child: None,

@@ -3,6 +3,7 @@
 use iced_x86::{Instruction, Mnemonic};
 
 use super::cure::{Cure, holds};
+use super::displaced::fault;
 use super::memory::{self, WriteError};
 use super::registers::{Registers, TRAP_FLAG};
 use super::sys::{self, nr};
@@ -93,7 +94,15 @@ fn call(thread: &mut Thread, registers: &mut Registers<'_>, behind: u64) -> Verd
                 && registers.rdi() & 0xffff_ffff == trap
                 && holds(Cure::ActionEmulated) =>
         {
-            let result = action(registers);
+            let result = action(registers, trap::former, trap::set_former);
+            finish(registers, result, behind)
+        }
+        nr::RT_SIGACTION if registers.r10() == SET_BYTES && holds(Cure::FaultActionEmulated) => {
+            let Some(signal) = fault::kept(registers.rdi()) else {
+                return Verdict::Run;
+            };
+            let set = |action| fault::set_wish(signal, action);
+            let result = action(registers, || fault::wish(signal), set);
             finish(registers, result, behind)
         }
         nr::SIGALTSTACK if holds(Cure::StackEmulated) => {
@@ -155,17 +164,21 @@ fn mask(thread: &mut Thread, registers: &mut Registers<'_>) -> Result<i64, Verdi
     })
 }
 
-/// `rt_sigaction` for SIGTRAP: the program's wish is kept, and what is not a step is handed on to it.
-fn action(registers: &Registers<'_>) -> Result<i64, Verdict> {
-    let old = trap::former();
+/// `rt_sigaction` for a signal whose handler is ours: the program's wish is kept, and what is its own is handed on to it.
+fn action(
+    registers: &Registers<'_>,
+    wish: impl Fn() -> Action,
+    set: impl Fn(Action),
+) -> Result<i64, Verdict> {
+    let old = wish();
     if registers.rsi() != 0 {
         let mut bytes = [0; Action::BYTES];
         if memory::read(registers.rsi(), &mut bytes) != bytes.len() {
             return Ok(EFAULT);
         }
-        trap::set_former(Action::from_bytes(bytes));
+        set(Action::from_bytes(bytes));
     }
-    give(registers.rdx(), &old.to_bytes()).inspect_err(|_| trap::set_former(old))
+    give(registers.rdx(), &old.to_bytes()).inspect_err(|_| set(old))
 }
 
 /// `sigaltstack`: a stack on which the handler cannot run is remembered, and ours stays.

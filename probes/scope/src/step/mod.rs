@@ -17,6 +17,7 @@ mod enter;
 mod foreign;
 mod guard;
 mod memory;
+mod moves;
 mod over;
 mod probed;
 mod registers;

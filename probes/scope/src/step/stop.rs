@@ -225,6 +225,16 @@ fn count(thread: &mut Thread, addr: u64, bytes: Option<&[u8]>) {
     }
 }
 
+/// Takes back what was counted last: it did not run.
+pub(super) fn uncount(thread: &mut Thread, addr: u64, bytes: &[u8]) {
+    thread.counted = thread.counted.saturating_sub(1);
+    let frames = thread.frames.iter_mut().flatten();
+    for frame in frames.filter(|frame| frame.form.shows(addr)) {
+        frame.shown = frame.shown.saturating_sub(1);
+        frame.seal = oracle::unseal(frame.seal, addr, bytes);
+    }
+}
+
 /// A string instruction has run so many times at once, of which one is logged already.
 pub(super) fn repeats(thread: &mut Thread, times: u64) {
     let more = times.saturating_sub(1);
@@ -262,14 +272,13 @@ fn log(
         last.next = foretold;
         return true;
     }
-    let own = std::mem::take(&mut thread.own);
-    let away = std::mem::take(&mut thread.callout.away);
+    let marks = thread.marks();
     thread.push(Entry {
         addr,
         next: foretold,
         count: 1,
         len: u8::try_from(instruction.len()).unwrap_or(0),
-        marks: if own { mark::OWN } else { 0 } | if away { mark::AWAY } else { 0 },
+        marks,
         bytes,
     })
 }
@@ -280,6 +289,7 @@ fn join(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) {
     match before.kind {
         Kind::First if addr == thread.begin => {}
         Kind::First => thread.blame(Reasons::UNEXPLAINED),
+        Kind::Moved => {}
         // Where both are possible the step was lost: the processor's rule, and that of every kernel without FRED.
         Kind::SystemCall | Kind::Shadow
             if holds(Cure::LostStepInserted) && insert(thread, registers, addr) => {}
@@ -289,7 +299,7 @@ fn join(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) {
     cure(before.kind, before.fall, thread, registers);
 }
 
-fn arrived(thread: &mut Thread, addr: u64, unforetold: bool) {
+pub(super) fn arrived(thread: &mut Thread, addr: u64, unforetold: bool) {
     if let Some(last) = thread.last() {
         last.next = addr;
         if unforetold {
@@ -382,7 +392,7 @@ fn mentions(instruction: &Instruction, register: Register) -> bool {
 }
 
 /// Takes the trap flag out of what the program can see of its flags.
-fn cure(kind: Kind, fall: u64, thread: &mut Thread, registers: &mut Registers<'_>) {
+pub(super) fn cure(kind: Kind, fall: u64, thread: &mut Thread, registers: &mut Registers<'_>) {
     match kind {
         _ if !holds(Cure::FlagHidden) => {}
         // SYSCALL leaves the flags in r11, and the address behind it in rcx.

@@ -33,6 +33,8 @@ pub(super) mod mark {
     pub(crate) const RUN: u8 = 32;
     /// It ran in a copy.
     pub(crate) const COPIED: u8 = 64;
+    /// A signal handler has put the thread before it.
+    pub(crate) const MOVED: u8 = 128;
 }
 
 /// One instruction in the log.
@@ -60,6 +62,8 @@ pub(super) enum Kind {
     Shadow,
     PushesFlags,
     Breakpoint,
+    /// A signal handler has put the thread here, or it has left a copy of which nothing ran.
+    Moved,
 }
 
 /// The instruction before this stop.
@@ -109,6 +113,10 @@ pub(super) struct Thread {
     pub(super) begin: u64,
     pub(super) end: u64,
     pub(super) own: bool,
+    /// A handler of the program's has put it where it is.
+    pub(super) moved: bool,
+    /// The handlers of faults are ours, and the program's are called by them.
+    pub(super) faults: bool,
     /// The bytes behind a system call, as they were before it.
     pub(super) ahead: [u8; LONGEST],
     /// A stub makes a call, and comes back by a breakpoint.
@@ -177,6 +185,22 @@ impl Thread {
         let last = self.len.checked_sub(1)?;
         // SAFETY: entries below `len` are written, and `log` has room for them.
         Some(unsafe { &mut *self.log.add(last) })
+    }
+
+    /// What the next entry has to say of what was before it: it is said once.
+    pub(super) fn marks(&mut self) -> u8 {
+        let marks = [
+            (&mut self.own, mark::OWN),
+            (&mut self.callout.away, mark::AWAY),
+            (&mut self.moved, mark::MOVED),
+        ];
+        let told = marks.map(|(is, mark)| if std::mem::take(is) { mark } else { 0 });
+        told.iter().fold(0, |all, mark| all | mark)
+    }
+
+    /// Takes the last entry out.
+    pub(super) fn pop(&mut self) {
+        self.len = self.len.saturating_sub(1);
     }
 
     /// Adds an entry; `false` if there is no room.

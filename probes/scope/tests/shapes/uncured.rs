@@ -108,6 +108,14 @@ pub(crate) const ALL: &[(&str, &[&str])] = &[
         ],
     ),
     ("RepeatsRunOn", &["a_long_string_instruction_runs_at_once"]),
+    (
+        "MoveFollowed",
+        &["a_handler_that_skips_an_instruction_is_followed"],
+    ),
+    (
+        "FaultActionEmulated",
+        &["a_handler_of_a_fault_set_in_the_scope_is_the_programs"],
+    ),
     ("EntriesWatched", &["a_callback_into_the_region_is_exact"]),
     (
         "CallOutsVerified",

@@ -1,8 +1,8 @@
 //! Signals that are not ours, masks, handlers, stacks, probes.
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use scalpel_scope::HwTrace;
 use scalpel_scope::trace::Fact;
-use scalpel_scope::{HwTrace, Reasons};
 
 use crate::code::{Routine, quiet};
 
@@ -151,18 +151,6 @@ pub(crate) fn a_signal_handler_is_excluded() {
             .addresses()
             .all(|addr| addr != count as *const () as u64)
     );
-}
-
-extern "C" fn skip(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
-    unsafe { (*context).uc_mcontext.gregs[16] += 2 };
-}
-
-pub(crate) fn a_handler_that_moves_rip_is_a_reason() {
-    handle(libc::SIGILL, skip as *const () as usize, libc::SA_SIGINFO);
-    // nop; ud2; nop; nop; ret
-    let routine = Routine::of(&[0x90, 0x0f, 0x0b, 0x90, 0x90, 0xc3]);
-    let (_, trace) = routine.trace([0; 6]);
-    assert_eq!(trace.reasons, Reasons::UNEXPLAINED);
 }
 
 pub(crate) fn a_small_stack_survives() {

@@ -5,6 +5,7 @@ mod flags;
 mod flow;
 mod foreign;
 mod life;
+mod moves;
 mod mutation;
 mod random;
 mod surface;
@@ -73,7 +74,6 @@ shapes! {
         a_mask_from_a_bad_pointer_is_efault,
         the_mask_that_the_program_wants_is_kept,
         a_signal_handler_is_excluded,
-        a_handler_that_moves_rip_is_a_reason,
         a_small_stack_survives,
         a_uprobe_in_the_code_is_stepped,
         a_handler_that_is_handed_on_runs_as_the_kernel_runs_it,
@@ -154,6 +154,18 @@ shapes! {
         vectors_and_flags_are_kept,
         real_functions_are_alike,
         two_threads_run_from_copies_at_once,
+    }
+    moves {
+        a_handler_that_skips_an_instruction_is_followed,
+        a_handler_that_moves_the_first_instruction_is_followed,
+        a_handler_that_calls_a_function_is_followed,
+        a_move_behind_a_system_call_is_followed,
+        a_move_out_of_the_region_and_back_is_exact,
+        a_move_in_a_callee_at_full_speed_is_exact,
+        a_thousand_moves_are_exact,
+        a_handler_that_repairs_a_fault_is_no_move,
+        a_handler_of_a_sent_signal_that_moves_rip_is_a_reason,
+        a_handler_of_a_fault_set_in_the_scope_is_the_programs,
     }
     random {
         random_programs_of_spring,
