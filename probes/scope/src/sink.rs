@@ -10,6 +10,13 @@ pub trait Sink {
 
     /// The next instruction that ran on `thread`.
     fn step(&mut self, thread: u32, step: &Step);
+
+    /// The next instructions that ran on `thread`, one after the other.
+    fn steps(&mut self, thread: u32, steps: &[Step]) {
+        for step in steps {
+            self.step(thread, step);
+        }
+    }
 }
 
 /// Keeps everything.
@@ -28,5 +35,9 @@ impl Sink for Kept {
 
     fn step(&mut self, _thread: u32, step: &Step) {
         self.steps.push(*step);
+    }
+
+    fn steps(&mut self, _thread: u32, steps: &[Step]) {
+        self.steps.extend_from_slice(steps);
     }
 }

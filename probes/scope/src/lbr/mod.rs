@@ -204,6 +204,7 @@ impl<'s> Runs<'s> {
             verified: vec![Fact::SuccessorsAllowed],
             assumed: vec![Fact::SignalHandlersExcluded, Fact::CodeAsGiven],
             ends: None,
+            seal: None,
             no_code: self.no_code,
         }
     }

@@ -26,7 +26,7 @@ pub fn check(trace: &Trace) -> Reasons {
         judge.step(&meanings, step);
     }
     let reasons = judge.verdict(trace.begin, trace.end, trace.counted);
-    if trace.seal.is_some_and(|seal| seal != sealed(trace)) {
+    if trace.seal.is_some_and(|seal| seal != judge.seal()) {
         return reasons.with(Reasons::COUNT);
     }
     reasons
@@ -36,13 +36,13 @@ pub fn check(trace: &Trace) -> Reasons {
 /// region in each other's place. One step is added to `sum`; a string instruction once, however often it repeats.
 #[must_use]
 pub fn seal(sum: u64, addr: u64, bytes: &[u8]) -> u64 {
-    (sum.rotate_left(23) ^ one(addr, bytes)).wrapping_mul(SPREAD)
+    mixed(sum, folded(addr, bytes))
 }
 
 /// The sum as it was before this step was added.
 #[must_use]
 pub fn unseal(sum: u64, addr: u64, bytes: &[u8]) -> u64 {
-    (sum.wrapping_mul(GATHER) ^ one(addr, bytes)).rotate_right(23)
+    (sum.wrapping_mul(GATHER) ^ folded(addr, bytes)).rotate_right(23)
 }
 
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -53,7 +53,11 @@ const _: () = assert!(
     "each is the other's inverse"
 );
 
-fn one(addr: u64, bytes: &[u8]) -> u64 {
+fn mixed(sum: u64, code: u64) -> u64 {
+    (sum.rotate_left(23) ^ code).wrapping_mul(SPREAD)
+}
+
+fn folded(addr: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(addr, |code, byte| {
         code.rotate_left(8).wrapping_add(u64::from(*byte))
     })
@@ -66,19 +70,79 @@ pub fn sealed(trace: &Trace) -> u64 {
     codes.fold(0, |sum, code| seal(sum, code.addr, &code.bytes))
 }
 
+/// One distinct instruction.
+#[derive(Clone, Debug)]
+struct Meaning {
+    /// What it adds to a seal.
+    folded: u64,
+    decoded: Option<Decoded>,
+}
+
 /// What the bytes of the distinct instructions say, by index.
 #[derive(Clone, Debug, Default)]
-pub struct Meanings(Vec<Option<Decoded>>);
+pub struct Meanings(Vec<Meaning>);
 
 impl Meanings {
     /// Learns the next distinct instruction.
     pub fn learn(&mut self, code: &Code) {
-        self.0.push(explain(code));
+        self.0.push(Meaning {
+            folded: folded(code.addr, &code.bytes),
+            decoded: explain(code),
+        });
     }
 
-    fn of(&self, step: &Step) -> Option<Decoded> {
-        let index = usize::try_from(step.code).ok()?;
-        self.0.get(index).copied().flatten()
+    fn all_of(&self, step: &Step) -> Option<&Meaning> {
+        self.0.get(usize::try_from(step.code).ok()?)
+    }
+
+    fn of(&self, step: &Step) -> Option<&Decoded> {
+        self.all_of(step)?.decoded.as_ref()
+    }
+}
+
+/// What is known of steps that follow each other wherever they run: they are judged once, and from then on only where
+/// they are joined to others.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    reasons: Reasons,
+    counted: u64,
+    begin: Option<u64>,
+    last: Option<Step>,
+    /// Calls and returns among all but the last, in their order.
+    calls: Vec<Step>,
+    /// What each adds to the seal.
+    folded: Vec<u64>,
+}
+
+impl Proof {
+    /// Judges steps that are joined by flow alone.
+    #[must_use]
+    pub fn of(meanings: &Meanings, steps: &[Step]) -> Self {
+        let mut judge = Judge::new(Form::Window);
+        let mut calls = Vec::new();
+        for step in steps {
+            judge.step(meanings, step);
+            if step.link != Link::Flow {
+                judge.add(Reasons::UNEXPLAINED);
+            }
+        }
+        for step in steps.iter().rev().skip(1).rev() {
+            let meaning = meanings.of(step);
+            if meaning.is_some_and(|code| code.returns || code.behind.is_some()) {
+                calls.push(*step);
+            }
+        }
+        Self {
+            reasons: judge.reasons,
+            counted: judge.counted,
+            begin: judge.begin.flatten(),
+            last: judge.last,
+            calls,
+            folded: steps
+                .iter()
+                .filter_map(|step| Some(meanings.all_of(step)?.folded))
+                .collect(),
+        }
     }
 }
 
@@ -87,9 +151,10 @@ impl Meanings {
 pub struct Judge {
     form: Form,
     begin: Option<Option<u64>>,
-    last: Option<(Step, Option<Decoded>)>,
+    last: Option<Step>,
     calls: Calls,
     counted: u64,
+    seal: u64,
     reasons: Reasons,
 }
 
@@ -103,38 +168,65 @@ impl Judge {
             last: None,
             calls: Calls::default(),
             counted: 0,
+            seal: 0,
             reasons: Reasons::NONE,
         }
     }
 
     /// The next step.
     pub fn step(&mut self, meanings: &Meanings, step: &Step) {
-        let code = meanings.of(step);
-        let addr = code.map(|code| code.addr);
+        let meaning = meanings.all_of(step);
+        if let Some(meaning) = meaning {
+            self.seal = mixed(self.seal, meaning.folded);
+        }
+        let code = meaning.and_then(|meaning| meaning.decoded.as_ref());
         self.add(code.map_or(Reasons::DECODE, |code| own(step, code)));
-        if let (Some((before, Some(from))), Some(addr)) = (&self.last, addr)
+        self.join(meanings, step.link, code.map(|code| code.addr));
+        self.counted += u64::from(step.count);
+        self.last = Some(*step);
+    }
+
+    /// The next steps, which have been judged among themselves.
+    pub fn proven(&mut self, meanings: &Meanings, proof: &Proof) {
+        let Some(last) = proof.last else {
+            return;
+        };
+        self.join(meanings, Link::Flow, proof.begin);
+        for step in &proof.calls {
+            if let Some(code) = meanings.of(step) {
+                self.calls.follow(step, code);
+            }
+        }
+        self.seal = proof.folded.iter().copied().fold(self.seal, mixed);
+        self.add(proof.reasons);
+        self.counted += proof.counted;
+        self.last = Some(last);
+    }
+
+    /// Whether what stands at `addr` can follow the last step.
+    fn join(&mut self, meanings: &Meanings, link: Link, addr: Option<u64>) {
+        if let (Some(before), Some(addr)) = (&self.last, addr)
+            && let Some(from) = meanings.of(before)
             && !joined(
                 (self.form, self.begin.flatten()),
-                (before, *from),
-                (step, addr),
+                (before, from),
+                (link, addr),
                 &mut self.calls,
             )
         {
             self.add(Reasons::UNEXPLAINED);
         }
-        if step.link == Link::Gap {
+        if link == Link::Gap {
             self.add(Reasons::GAP);
         }
         self.begin.get_or_insert(addr);
-        self.counted += u64::from(step.count);
-        self.last = Some((*step, code));
     }
 
     /// The reasons to doubt the flow: it has to begin and end where it is known to, and to be as long as was counted.
     #[must_use]
     pub fn verdict(&self, begin: Option<u64>, end: Option<u64>, counted: u64) -> Reasons {
         let mut reasons = self.reasons;
-        let last = self.last.as_ref().map(|(step, _)| step.next);
+        let last = self.last.as_ref().map(|step| step.next);
         if self.begin.flatten() != begin || last != end {
             reasons = reasons.with(Reasons::UNEXPLAINED);
         }
@@ -148,6 +240,12 @@ impl Judge {
     #[must_use]
     pub fn doubts(&self) -> Reasons {
         self.reasons
+    }
+
+    /// The sum over the steps so far, in their order.
+    #[must_use]
+    pub fn seal(&self) -> u64 {
+        self.seal
     }
 
     /// How many returns led elsewhere than the calls before them say.
@@ -173,7 +271,7 @@ fn explain(code: &Code) -> Option<Decoded> {
 }
 
 /// Whether one step is possible by itself.
-fn own(step: &Step, code: Decoded) -> Reasons {
+fn own(step: &Step, code: &Decoded) -> Reasons {
     let count = step.count == 1 || step.count > 1 && code.repeated;
     let leaves = !code.repeated || step.next != code.addr;
     if count && leaves && code.successors.allow(step.next) {
@@ -194,7 +292,7 @@ struct Calls {
 }
 
 impl Calls {
-    fn follow(&mut self, step: &Step, code: Decoded) {
+    fn follow(&mut self, step: &Step, code: &Decoded) {
         if let Some(behind) = code.behind {
             if self.open.len() == DEEPEST {
                 self.open.pop_front();
@@ -214,7 +312,7 @@ impl Calls {
 
     /// A callee that ran at full speed came back to `addr`: behind the call that led to it, or behind the one whose
     /// callee jumped to it.
-    fn came_back(&mut self, code: Decoded, addr: u64) -> bool {
+    fn came_back(&mut self, code: &Decoded, addr: u64) -> bool {
         match code.behind {
             Some(behind) => behind == addr,
             None => {
@@ -228,15 +326,15 @@ impl Calls {
 
 fn joined(
     (form, begin): (Form, Option<u64>),
-    (before, code): (&Step, Decoded),
-    (after, addr): (&Step, u64),
+    (before, code): (&Step, &Decoded),
+    (link, addr): (Link, u64),
     calls: &mut Calls,
 ) -> bool {
-    if after.link == Link::Over {
+    if link == Link::Over {
         return calls.came_back(code, addr);
     }
     calls.follow(before, code);
-    match after.link {
+    match link {
         Link::Flow => before.next == addr,
         Link::Back => matches!(form, Form::Region { .. }) && !form.shows(before.next),
         // Only what leads out can be followed by a call from outside.

@@ -151,3 +151,59 @@ fn a_callee_at_full_speed_calls_the_function_again_at_its_beginning_only() {
     trace.begin = Some(0x1001);
     assert_eq!(check(&trace), Reasons::UNEXPLAINED);
 }
+
+/// The verdict on steps, one by one, or in proven lines of some lengths.
+fn judged(trace: &Trace, lines: &[usize]) -> (Reasons, u64, u64) {
+    let mut meanings = Meanings::default();
+    for code in &trace.code {
+        meanings.learn(code);
+    }
+    let mut judge = Judge::new(trace.form);
+    let mut rest = trace.steps.as_slice();
+    for len in lines {
+        let (line, behind) = rest.split_at((*len).min(rest.len()));
+        judge.proven(&meanings, &Proof::of(&meanings, line));
+        rest = behind;
+    }
+    for step in rest {
+        judge.step(&meanings, step);
+    }
+    let verdict = judge.verdict(trace.begin, trace.end, trace.counted);
+    (verdict, judge.seal(), judge.returns_elsewhere())
+}
+
+proptest! {
+    #[test]
+    fn steps_that_are_proven_once_are_judged_as_one_by_one(
+        trace in traces(),
+        lines in prop::collection::vec(0_usize..9, 0..30),
+        at in any::<prop::sample::Index>(),
+    ) {
+        prop_assert_eq!(judged(&trace, &lines), judged(&trace, &[]));
+        let mut lost = trace.clone();
+        lost.steps.remove(at.index(trace.steps.len()));
+        prop_assert_eq!(judged(&lost, &lines), judged(&lost, &[]));
+    }
+}
+
+#[test]
+fn calls_and_returns_inside_proven_steps_are_followed() {
+    // 0x1000: call 0x2000; 0x2000: ret, to where the call says and elsewhere.
+    for (back, elsewhere) in [(0x1005, 0), (0x1006, 1)] {
+        let mut trace = blank();
+        push(&mut trace, 0x1000, &[0xe8, 0xfb, 0x0f, 0, 0], 0x2000);
+        push(&mut trace, 0x2000, &[0xc3], back);
+        push(&mut trace, back, &[0x90], back + 1);
+        (trace.begin, trace.end, trace.counted) = (Some(0x1000), Some(back + 1), 3);
+        let expected = (Reasons::NONE, sealed(&trace), elsewhere);
+        assert_eq!(judged(&trace, &[3]), expected);
+        assert_eq!(judged(&trace, &[]), expected);
+    }
+}
+
+#[test]
+fn only_flow_joins_proven_steps() {
+    let mut trace = called_out(0x1005);
+    trace.steps[1].link = Link::Over;
+    assert!(judged(&trace, &[2]).0.contains(Reasons::UNEXPLAINED));
+}

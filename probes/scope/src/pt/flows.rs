@@ -7,33 +7,80 @@ use super::decoder::{Block, Event};
 use super::image::Image;
 use crate::distinct::Distinct;
 use crate::flow::{self, Successors};
-use crate::oracle::Judge;
+use crate::oracle::{Judge, Proof};
 use crate::sink::Sink;
 use crate::symbol::Resolver;
 use crate::trace::{Code, Fact, Form, Link, Reasons, Step};
 
 /// Most blocks that are remembered: behind them it begins anew.
 const REMEMBERED: usize = 1 << 20;
+/// Blocks of which the latest are found without a search.
+const RECENT: usize = 1 << 12;
 
-/// One instruction of a block.
+/// The last instruction of a block: where it went is not in the block.
 #[derive(Clone, Copy, Debug)]
-struct Placed {
+struct Last {
     /// Index among the distinct instructions.
     code: u32,
-    /// Where the block says that it goes on; of the last one the next block tells it.
-    next: Option<u64>,
-    successors: Successors,
+    /// Where it goes, if it does not go where a packet says.
+    straight: Option<u64>,
 }
 
 /// A block as the second decoder reads it.
 #[derive(Debug)]
 struct Read {
-    instructions: Vec<Placed>,
+    /// All but the last.
+    line: Vec<Step>,
+    /// Judged once.
+    proof: Proof,
+    /// `None` if there is none at all.
+    last: Option<Last>,
     /// It ends where the first decoder says, after as many instructions.
     agrees: bool,
 }
 
 type BlockKey = (u32, u64, u64, u64, u16);
+
+/// The blocks that were read.
+#[derive(Debug, Default)]
+struct Blocks {
+    all: HashMap<BlockKey, Rc<Read>>,
+    recent: Vec<Option<(BlockKey, Rc<Read>)>>,
+}
+
+impl Blocks {
+    fn place(key: &BlockKey) -> usize {
+        let (_, _, ip, end, _) = key;
+        usize::try_from((ip ^ end.rotate_left(5)) % RECENT as u64).unwrap_or(0)
+    }
+
+    fn get(&mut self, key: &BlockKey) -> Option<Rc<Read>> {
+        let place = Self::place(key);
+        if let Some(Some((known, read))) = self.recent.get(place)
+            && known == key
+        {
+            return Some(Rc::clone(read));
+        }
+        let read = Rc::clone(self.all.get(key)?);
+        self.remember(*key, &read);
+        Some(read)
+    }
+
+    fn insert(&mut self, key: BlockKey, read: &Rc<Read>) {
+        if self.all.len() >= REMEMBERED {
+            self.all.clear();
+        }
+        self.all.insert(key, Rc::clone(read));
+        self.remember(key, read);
+    }
+
+    fn remember(&mut self, key: BlockKey, read: &Rc<Read>) {
+        self.recent.resize(RECENT, None);
+        if let Some(place) = self.recent.get_mut(Self::place(&key)) {
+            *place = Some((key, Rc::clone(read)));
+        }
+    }
+}
 
 /// One thread's flow.
 #[derive(Debug)]
@@ -41,7 +88,7 @@ struct Flow {
     judge: Judge,
     begin: Option<u64>,
     /// The last instruction, as long as it is not known where it went.
-    waiting: Option<(Placed, Link)>,
+    waiting: Option<(Last, Link)>,
     /// Where it would go on.
     resume: Option<u64>,
     on: bool,
@@ -90,6 +137,8 @@ pub struct Summary {
     pub assumed: Vec<Fact>,
     /// Where the flow began and would have gone on, if it is of one thread.
     pub ends: Option<(u64, u64)>,
+    /// The sum over its steps, if it is of one thread.
+    pub seal: Option<u64>,
     /// The first address that ran and has no bytes.
     pub no_code: Option<u64>,
 }
@@ -98,8 +147,10 @@ pub struct Summary {
 pub struct Flows<'s> {
     sink: &'s mut dyn Sink,
     distinct: Distinct,
-    blocks: HashMap<BlockKey, Rc<Read>>,
+    blocks: Blocks,
+    /// Of the threads that do not run now.
     flows: HashMap<u32, Flow>,
+    flow: Flow,
     thread: u32,
     muted: bool,
     reasons: Reasons,
@@ -120,8 +171,9 @@ impl<'s> Flows<'s> {
         Self {
             sink,
             distinct: Distinct::default(),
-            blocks: HashMap::new(),
+            blocks: Blocks::default(),
             flows: HashMap::new(),
+            flow: Flow::new(),
             thread: 0,
             muted: false,
             reasons: Reasons::NONE,
@@ -131,6 +183,12 @@ impl<'s> Flows<'s> {
 
     /// What follows is of this thread.
     pub fn switch(&mut self, thread: u32) {
+        if thread == self.thread {
+            return;
+        }
+        let flow = self.flows.remove(&thread).unwrap_or_else(Flow::new);
+        let before = std::mem::replace(&mut self.flow, flow);
+        self.flows.insert(self.thread, before);
         self.thread = thread;
     }
 
@@ -153,23 +211,24 @@ impl<'s> Flows<'s> {
         if !read.agrees {
             self.doubt(Reasons::DECODE);
         }
-        let Some(first) = read.instructions.first() else {
+        let Some(last) = read.last else {
             return;
         };
         self.arrive(block.ip);
-        let flow = self.flows.entry(self.thread).or_insert_with(Flow::new);
-        flow.on = true;
-        let mut link = std::mem::replace(&mut flow.link, Link::Flow);
-        let mut placed = *first;
-        for next in read.instructions.iter().skip(1) {
-            let went = placed.next.unwrap_or_default();
-            self.step(placed, went, link);
-            link = Link::Flow;
-            placed = *next;
+        self.flow.on = true;
+        let mut link = std::mem::replace(&mut self.flow.link, Link::Flow);
+        if link == Link::Flow {
+            let meanings = self.distinct.meanings();
+            self.flow.judge.proven(meanings, &read.proof);
+            self.flow.counted += read.line.len() as u64;
+            self.sink.steps(self.thread, &read.line);
+        } else {
+            for step in &read.line {
+                self.step(&Step { link, ..*step });
+                link = Link::Flow;
+            }
         }
-        if let Some(flow) = self.flows.get_mut(&self.thread) {
-            flow.waiting = Some((placed, link));
-        }
+        self.flow.waiting = Some((last, link));
         if block.speculative {
             self.doubt(Reasons::UNEXPLAINED);
         }
@@ -184,17 +243,16 @@ impl<'s> Flows<'s> {
             Event::Enabled { ip, status } => self.enabled(ip, status),
             Event::Disabled { to } => {
                 self.leave(to);
-                self.flow().on = false;
+                self.flow.on = false;
             }
             Event::Interrupted { at } => {
                 self.leave(Some(at));
-                let flow = self.flow();
-                flow.on = false;
-                flow.resume = Some(at);
+                self.flow.on = false;
+                self.flow.resume = Some(at);
             }
             Event::Branched { from, .. } => {
                 self.leave(Some(from));
-                self.flow().link = Link::Interrupt;
+                self.flow.link = Link::Interrupt;
             }
             Event::Overflow => self.gap(Reasons::OVERFLOW),
             Event::Aborted => self.doubt(Reasons::UNEXPLAINED),
@@ -209,10 +267,9 @@ impl<'s> Flows<'s> {
             return;
         }
         self.leave(None);
-        let flow = self.flow();
-        flow.on = false;
-        if flow.begin.is_some() {
-            flow.link = Link::Gap;
+        self.flow.on = false;
+        if self.flow.begin.is_some() {
+            self.flow.link = Link::Gap;
         }
     }
 
@@ -223,11 +280,10 @@ impl<'s> Flows<'s> {
             return self.doubt(Reasons::NO_SYNC);
         }
         if self.no_code.is_none() {
-            let flow = self.flow();
             // Where an indirect branch went stands in packets that were used up.
-            self.no_code = match flow.waiting {
-                Some((placed, _)) => guess(placed.successors),
-                None => flow.resume,
+            self.no_code = match self.flow.waiting {
+                Some((last, _)) => last.straight,
+                None => self.flow.resume,
             };
         }
         self.gap(Reasons::NO_CODE);
@@ -237,6 +293,7 @@ impl<'s> Flows<'s> {
     #[must_use]
     pub fn finish(mut self) -> Summary {
         let mut threads: Vec<u32> = self.flows.keys().copied().collect();
+        threads.push(self.thread);
         threads.sort_unstable();
         let mut summary = Summary {
             distinct: self.distinct.len(),
@@ -245,22 +302,24 @@ impl<'s> Flows<'s> {
         };
         let mut elsewhere = 0;
         for thread in threads {
-            self.thread = thread;
-            if self.flow().on {
+            self.switch(thread);
+            if self.flow.on {
                 self.doubt(Reasons::OPEN_END);
             }
             self.leave(None);
-            let flow = self.flow();
+            let flow = &self.flow;
             let (begin, end, counted) = (flow.begin, flow.resume, flow.counted);
             if counted == 0 {
                 continue;
             }
             let verdict = flow.judge.verdict(begin, end, counted);
+            let seal = flow.judge.seal();
             elsewhere += flow.judge.returns_elsewhere();
             self.doubt(verdict);
             summary.threads += 1;
             summary.instructions += counted;
             summary.ends = begin.zip(end).filter(|_| summary.threads == 1);
+            summary.seal = Some(seal).filter(|_| summary.threads == 1);
         }
         summary.reasons = self.reasons;
         if !self.reasons.contains(Reasons::UNEXPLAINED) {
@@ -280,12 +339,8 @@ impl<'s> Flows<'s> {
         summary
     }
 
-    fn flow(&mut self) -> &mut Flow {
-        self.flows.entry(self.thread).or_insert_with(Flow::new)
-    }
-
     fn enabled(&mut self, ip: u64, status: bool) {
-        let flow = self.flow();
+        let flow = &mut self.flow;
         if flow.begin.is_none() {
             flow.begin = Some(ip);
             flow.resume = Some(ip);
@@ -296,43 +351,32 @@ impl<'s> Flows<'s> {
             // Tracing had begun again, and the packet that says so is not there.
             self.gap(Reasons::NO_SYNC);
         }
-        self.flow().on = true;
+        self.flow.on = true;
     }
 
     /// The instruction that waits went to `addr`.
     fn arrive(&mut self, addr: u64) {
-        let flow = self.flow();
-        flow.begin.get_or_insert(addr);
-        if flow.waiting.is_some() {
-            self.leave(Some(addr));
-        }
+        self.flow.begin.get_or_insert(addr);
+        self.leave(Some(addr));
     }
 
     /// The instruction that waits went to `to`; where that is not told, to where it can go.
     fn leave(&mut self, to: Option<u64>) {
-        let flow = self.flow();
-        if let Some((placed, link)) = flow.waiting.take() {
-            let next = to.or_else(|| guess(placed.successors));
-            flow.resume = next;
+        if let Some((last, link)) = self.flow.waiting.take() {
+            let next = to.or(last.straight);
             if next.is_none() {
                 self.doubt(Reasons::OPEN_END);
             }
-            self.step(placed, next.unwrap_or_default(), link);
-            self.flow().resume = Some(next.unwrap_or_default());
+            let step = last.to(next.unwrap_or_default(), link);
+            self.step(&step);
+            self.flow.resume = Some(step.next);
         }
     }
 
-    fn step(&mut self, placed: Placed, next: u64, link: Link) {
-        let step = Step {
-            code: placed.code,
-            count: 1,
-            next,
-            link,
-        };
-        let flow = self.flows.entry(self.thread).or_insert_with(Flow::new);
-        flow.judge.step(self.distinct.meanings(), &step);
-        flow.counted += 1;
-        self.sink.step(self.thread, &step);
+    fn step(&mut self, step: &Step) {
+        self.flow.judge.step(self.distinct.meanings(), step);
+        self.flow.counted += 1;
+        self.sink.step(self.thread, step);
     }
 
     fn read(&mut self, space: &mut Space<'_>, block: &Block) -> Rc<Read> {
@@ -344,46 +388,53 @@ impl<'s> Flows<'s> {
             block.instructions,
         );
         if let Some(read) = self.blocks.get(&key) {
-            return Rc::clone(read);
+            return read;
         }
-        let read = Rc::new(self.decode(space, block));
-        if self.blocks.len() >= REMEMBERED {
-            self.blocks.clear();
-        }
-        self.blocks.insert(key, Rc::clone(&read));
+        let (line, last, agrees) = self.decode(space, block);
+        let read = Rc::new(Read {
+            proof: Proof::of(self.distinct.meanings(), &line),
+            line,
+            last,
+            agrees,
+        });
+        self.blocks.insert(key, &read);
         read
     }
 
-    fn decode(&mut self, space: &mut Space<'_>, block: &Block) -> Read {
-        let mut read = Read {
-            instructions: Vec::new(),
-            agrees: false,
-        };
+    /// All instructions but the last, the last, and whether the two decoders agree.
+    fn decode(&mut self, space: &mut Space<'_>, block: &Block) -> (Vec<Step>, Option<Last>, bool) {
+        let mut line = Vec::new();
+        let mut last: Option<Last> = None;
         let mut addr = block.ip;
         for left in (0..block.instructions).rev() {
             let mut bytes = space.image.read(addr);
             let Some(instruction) = flow::decode(addr, &bytes) else {
-                return read;
+                return (line, last, false);
             };
             bytes.truncate(instruction.len());
-            let successors = flow::successors(&instruction);
-            let next = guess(successors).filter(|_| left > 0);
+            let straight = guess(flow::successors(&instruction));
             let code = Code { addr, bytes };
             let code = self.distinct.learn(space.id, code, space.names, self.sink);
-            read.instructions.push(Placed {
-                code,
-                next,
-                successors,
-            });
-            match next {
+            let before = last.replace(Last { code, straight });
+            line.extend(before.map(|before| before.to(addr, Link::Flow)));
+            match straight.filter(|_| left > 0) {
                 Some(next) => addr = next,
-                None => {
-                    read.agrees = left == 0 && addr == block.end_ip;
-                    return read;
-                }
+                None => return (line, last, left == 0 && addr == block.end_ip),
             }
         }
-        read
+        (line, last, false)
+    }
+}
+
+impl Last {
+    /// The step to where it went.
+    fn to(self, next: u64, link: Link) -> Step {
+        Step {
+            code: self.code,
+            count: 1,
+            next,
+            link,
+        }
     }
 }
 

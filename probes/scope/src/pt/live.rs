@@ -177,6 +177,7 @@ fn whole(form: Form, kept: Kept, summary: Summary) -> Trace {
     trace.tier = Tier::IntelPt;
     (trace.begin, trace.end) = summary.ends.unzip();
     trace.counted = summary.instructions;
+    trace.seal = summary.seal;
     trace.reasons = summary.reasons;
     trace.verified = summary.verified;
     trace.assumed = summary.assumed;
@@ -268,6 +269,7 @@ fn returns_to(trace: &Trace, at: usize) -> Option<u64> {
 
 /// What was cut out is judged again, by itself.
 fn judged(mut trace: Trace) -> Trace {
+    trace.seal = Some(crate::oracle::sealed(&trace));
     trace.reasons = trace.reasons.with(crate::oracle::check(&trace));
     trace
 }

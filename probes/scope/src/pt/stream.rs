@@ -237,10 +237,8 @@ impl Run {
         if let Some(event) = self.deferred.take() {
             flows.event(event);
         }
+        self.look(guide);
         loop {
-            if let Some(space) = guide.space() {
-                self.decoder.set_image(space.image);
-            }
             let item = self.decoder.item();
             if self.stalls(&item) {
                 self.error(PtError::Broken(0), guide, flows);
@@ -255,6 +253,7 @@ impl Run {
                     if self.event(event, tsc, guide, flows) {
                         return State::Paused;
                     }
+                    self.look(guide);
                 }
                 Item::Error(error) => {
                     self.error(error, guide, flows);
@@ -274,6 +273,13 @@ impl Run {
             }
         }
         State::Hungry
+    }
+
+    /// Takes the code of who runs: only an event changes who that is.
+    fn look(&mut self, guide: &mut dyn Guide) {
+        if let Some(space) = guide.space() {
+            self.decoder.set_image(space.image);
+        }
     }
 
     /// Whether very much has run without a packet: an endless loop of direct jumps, which only a packet could leave.

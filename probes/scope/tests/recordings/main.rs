@@ -14,6 +14,9 @@ mod code;
 mod figures;
 mod live;
 mod made;
+#[path = "../shapes/shape/mutation.rs"]
+#[expect(dead_code, reason = "its shapes are another suite's")]
+mod mutation;
 mod mutations;
 #[path = "../shapes/programs.rs"]
 mod programs;

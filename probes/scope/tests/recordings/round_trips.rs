@@ -1,16 +1,19 @@
 //! A path that was stepped, written as packets, is decoded to the same path; and the packets are those of libipt's encoder.
 use scalpel_scope::pt::encode::{self, Shape};
+use scalpel_scope::pt::live;
 use scalpel_scope::pt::{self, Clock, CodeBytes, Flows, Image, Single, Stream, Summary};
 use scalpel_scope::sink::Kept;
 use scalpel_scope::symbol::{Resolver, Symbol};
+use scalpel_scope::trace::Form;
 use scalpel_scope::{Reasons, Trace};
 
-use crate::{code, programs, tests};
+use crate::{code, mutation, programs, tests};
 
 tests! {
     Library:
     random_programs_are_decoded_as_they_were_stepped,
     packets_are_those_of_libipts_encoder,
+    blocks_of_packets_are_not_lost_swapped_or_doubled_unseen,
     stretches_meet_exactly,
     what_is_missing_at_the_end_is_told,
     an_overflow_is_a_reason,
@@ -107,6 +110,19 @@ fn random_programs_are_decoded_as_they_were_stepped() {
         );
         assert_eq!(summary.ends, trace.begin.zip(trace.end));
     });
+}
+
+fn blocks_of_packets_are_not_lost_swapped_or_doubled_unseen() {
+    let mut mutations = 0;
+    each(100, |trace, shape, packets| {
+        if !shape.compressed_returns || shape.psb_every > 0 {
+            return;
+        }
+        let wanted = live::Wanted::Form(Form::Window);
+        let decoded = live::decode(packets, Reasons::NONE, image(trace), wanted).unwrap();
+        mutations += mutation::every(&decoded);
+    });
+    assert!(mutations > 5_000, "{mutations}");
 }
 
 fn packets_are_those_of_libipts_encoder() {

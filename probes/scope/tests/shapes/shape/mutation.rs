@@ -72,7 +72,7 @@ pub(crate) fn versions_of_code_are_not_swapped_unseen() {
 }
 
 /// All mutations of a true trace; how many there were.
-fn every(trace: &Trace) -> usize {
+pub(crate) fn every(trace: &Trace) -> usize {
     assert!(trace.is_complete(), "{}", trace.reasons);
     let steps: Vec<_> = trace.steps.iter().map(|step| vec![*step]).collect();
     let blocks = blocks(trace);
