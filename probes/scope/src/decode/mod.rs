@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 pub use perf::{branch_stacks, packets};
 
+use crate::pt::psb::PSB;
 use crate::pt::{Processor, Summary};
 use crate::sink::Sink;
 use crate::trace::Tier;
@@ -157,10 +158,6 @@ impl DecodeError {
 
 /// How a `perf.data` begins, written to a file or to a pipe.
 const PERF_MAGIC: &[u8] = b"PERFILE2";
-/// The synchronisation point that Intel PT can be decoded from.
-const PSB: &[u8] = &[
-    2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
-];
 /// How far into a file a first synchronisation point is looked for.
 const LOOKED_AT: u64 = 1 << 20;
 

@@ -2,12 +2,10 @@
 //! packets, not how they are decoded.
 use iced_x86::FlowControl;
 
+use super::psb::PSB;
 use crate::flow;
 use crate::trace::Trace;
 
-const PSB: [u8; 16] = [
-    2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
-];
 /// Return addresses that a processor remembers.
 const RETURNS: usize = 64;
 

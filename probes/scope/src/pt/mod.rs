@@ -4,12 +4,14 @@
     unsafe_code,
     reason = "libipt is a C library, loaded when it is needed"
 )]
+mod blocks;
 mod decoder;
 pub mod encode;
 mod ffi;
 mod flows;
 mod image;
 pub mod live;
+pub(crate) mod psb;
 mod stream;
 
 pub use decoder::{

@@ -2,12 +2,12 @@
 //! length does not matter. It gives blocks and events to the flows, and asks its guide whose code it is reading.
 use std::rc::Rc;
 
+use super::blocks::addresses;
 use super::decoder::{Block, Clock, Decoder, Event, Item, Processor, PtError};
-use super::flows::{Flows, Space, addresses};
+use super::flows::{Flows, Space};
+use super::psb;
 use crate::trace::Reasons;
 
-/// A synchronisation point.
-const PSB: [u8; 16] = 0x0282_0282_0282_0282_0282_0282_0282_0282_u128.to_be_bytes();
 /// Bytes that are decoded at once.
 const STRETCH: usize = 8 << 20;
 /// Bytes without a synchronisation point that are given up.
@@ -167,7 +167,7 @@ impl Stream {
         } else if self.bytes.len() < self.stretch {
             return Ok(None);
         } else {
-            match last_psb(&self.bytes) {
+            match psb::last(&self.bytes) {
                 Some((place, ip)) => {
                     let rest = self.bytes.split_off(place);
                     self.joined = true;
@@ -183,7 +183,7 @@ impl Stream {
         if bytes.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
-        if !starts_with_psb(&bytes) {
+        if !psb::begins(&bytes) {
             flows.doubt(Reasons::NO_SYNC);
         }
         let mut decoder = Decoder::new(bytes, self.processor, self.clock)?;
@@ -384,72 +384,5 @@ fn shortened(block: &Block, count: usize, all: &[(u64, bool)]) -> Option<Block> 
         end_ip: *end_ip,
         instructions: u16::try_from(count).ok()?,
         ..*block
-    })
-}
-
-fn starts_with_psb(bytes: &[u8]) -> bool {
-    // Padding may stand before it.
-    let begin = bytes.iter().position(|byte| *byte != 0).unwrap_or(0);
-    bytes
-        .get(begin..)
-        .is_some_and(|rest| rest.starts_with(&PSB))
-}
-
-/// Where the last whole synchronisation point stands, but for one at the beginning, and the address that it gives, if
-/// tracing is on there.
-fn last_psb(bytes: &[u8]) -> Option<(usize, Option<u64>)> {
-    let windows = bytes.windows(PSB.len()).enumerate().skip(1).rev();
-    windows
-        .filter(|(_, window)| *window == PSB)
-        .find_map(|(place, _)| Some((place, psb_ip(bytes.get(place..)?)?)))
-}
-
-/// The address that a synchronisation point gives, if tracing is on there; `None` if it is not whole.
-fn psb_ip(bytes: &[u8]) -> Option<Option<u64>> {
-    let mut at = PSB.len();
-    loop {
-        let rest = bytes.get(at..)?;
-        at += match rest {
-            [0x02, 0x23, ..] => return Some(None),
-            // FUP: the address is never compressed against another here.
-            [byte, ..] if byte & 0x1f == 0x1d => return fup(rest).map(Some),
-            [0x00, ..] => 1,
-            [0x99, ..] => 2,
-            // TSC
-            [0x19, ..] => 8,
-            // MTC
-            [0x59, ..] => 2,
-            // CBR, PIP, TMA, VMCS, MNT
-            [0x02, 0x03, ..] => 4,
-            [0x02, 0x43, ..] => 8,
-            [0x02, 0x73 | 0xc8, ..] => 7,
-            [0x02, 0xc3, 0x88, ..] => 11,
-            // CYC: goes on as long as its bits say.
-            [byte, more @ ..] if byte & 3 == 3 => {
-                let long = more.iter().take_while(|byte| **byte & 1 != 0).count();
-                if byte & 4 == 0 { 1 } else { 2 + long }
-            }
-            _ => return None,
-        };
-    }
-}
-
-fn fup(bytes: &[u8]) -> Option<u64> {
-    let (byte, rest) = bytes.split_first()?;
-    let len = match byte >> 5 {
-        1 => 2,
-        2 => 4,
-        3 | 4 => 6,
-        6 => 8,
-        _ => return None,
-    };
-    let mut word = [0; 8];
-    word.get_mut(..len)?.copy_from_slice(rest.get(..len)?);
-    let ip = u64::from_le_bytes(word);
-    let sign_extended = (ip as i64) << 16 >> 16;
-    Some(if byte >> 5 == 3 {
-        sign_extended as u64
-    } else {
-        ip
     })
 }

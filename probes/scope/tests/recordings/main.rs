@@ -18,6 +18,8 @@ mod made;
 #[expect(dead_code, reason = "its shapes are another suite's")]
 mod mutation;
 mod mutations;
+#[path = "../shapes/packets.rs"]
+mod packets;
 #[path = "../shapes/programs.rs"]
 mod programs;
 mod round_trips;

@@ -1,12 +1,10 @@
 //! A path that was stepped, written as packets, is decoded to the same path; and the packets are those of libipt's encoder.
 use scalpel_scope::pt::encode::{self, Shape};
-use scalpel_scope::pt::live;
-use scalpel_scope::pt::{self, Clock, CodeBytes, Flows, Image, Single, Stream, Summary};
-use scalpel_scope::sink::Kept;
-use scalpel_scope::symbol::{Resolver, Symbol};
+use scalpel_scope::pt::{self, live};
 use scalpel_scope::trace::Form;
 use scalpel_scope::{Reasons, Trace};
 
+use crate::packets::{decode, image, path, shapes};
 use crate::{code, mutation, programs, tests};
 
 tests! {
@@ -17,59 +15,6 @@ tests! {
     stretches_meet_exactly,
     what_is_missing_at_the_end_is_told,
     an_overflow_is_a_reason,
-}
-
-/// The code of a trace, in pieces of what stands together.
-fn image(trace: &Trace) -> Image {
-    let mut all: Vec<_> = trace.code.iter().collect();
-    all.sort_by_key(|code| code.addr);
-    let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
-    for code in all {
-        match pieces.last_mut() {
-            Some((addr, bytes)) if *addr + bytes.len() as u64 == code.addr => {
-                bytes.extend_from_slice(&code.bytes);
-            }
-            _ => pieces.push((code.addr, code.bytes.clone())),
-        }
-    }
-    let image = Image::new().unwrap();
-    for (addr, bytes) in pieces {
-        let len = bytes.len() as u64;
-        image
-            .map(addr, &CodeBytes::new(bytes).unwrap(), 0, len)
-            .unwrap();
-    }
-    image
-}
-
-struct NoNames;
-
-impl Resolver for NoNames {
-    fn resolve(&mut self, _addr: u64) -> Option<Symbol> {
-        None
-    }
-}
-
-fn decode(trace: &Trace, packets: &[u8], stretch: usize) -> (Summary, Vec<u64>) {
-    let mut names = NoNames;
-    let mut guide = Single::new(image(trace), &mut names);
-    let mut kept = Kept::default();
-    let mut flows = Flows::new(&mut kept);
-    let mut stream = Stream::new(None, Clock::default()).in_stretches_of(stretch);
-    stream.all(packets, &mut guide, &mut flows).unwrap();
-    let summary = flows.finish();
-    let path = kept
-        .steps
-        .iter()
-        .map(|step| kept.code[step.code as usize].addr)
-        .collect();
-    (summary, path)
-}
-
-/// The path with one place for each `rep`, as Intel PT sees it.
-fn path(trace: &Trace) -> Vec<u64> {
-    let addr = |step| trace.code_of(step).unwrap().addr;
-    trace.steps.iter().map(addr).collect()
 }
 
 /// Traces of random programs, with the packets in every shape.
@@ -83,17 +28,8 @@ fn each(programs: usize, mut see: impl FnMut(&Trace, Shape, &[u8])) {
         programs::clean(&args);
         let (_, trace) = routine.trace(args);
         assert!(trace.is_complete(), "{}", trace.reasons);
-        for compressed_returns in [false, true] {
-            for long_branches in [false, true] {
-                for psb_every in [0, 16] {
-                    let shape = Shape {
-                        compressed_returns,
-                        long_branches,
-                        psb_every,
-                    };
-                    see(&trace, shape, &encode::path(&trace, shape).unwrap());
-                }
-            }
+        for shape in shapes() {
+            see(&trace, shape, &encode::path(&trace, shape).unwrap());
         }
     }
 }

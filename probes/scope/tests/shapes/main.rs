@@ -11,6 +11,7 @@
 )]
 mod code;
 mod gates;
+mod packets;
 mod programs;
 mod ptrace;
 mod shape;
@@ -21,6 +22,7 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use scalpel_scope::pt;
 
 const SHAPE: &str = "SCALPEL_TEST_SHAPE";
 const GATE: &str = "SCALPEL_TEST_GATE";
@@ -94,6 +96,9 @@ fn lacks(name: &str, gate: Option<&str>) -> Option<&'static str> {
         }
         "code_under_a_protection_key_is_traced" if !shape::has_protection_keys() => {
             Some("this machine has no protection keys")
+        }
+        "a_path_is_decoded_from_its_packets" if pt::available().is_err() => {
+            Some("libipt is not installed: no random program goes through packets either")
         }
         _ if name.contains("probe_in_the_code") && (gate.is_some() || !shape::can_probe()) => {
             Some("probes are not permitted")

@@ -168,6 +168,7 @@ shapes! {
         a_handler_of_a_fault_set_in_the_scope_is_the_programs,
     }
     random {
+        a_path_is_decoded_from_its_packets,
         random_programs_of_spring,
         random_programs_of_summer,
         random_programs_of_autumn,

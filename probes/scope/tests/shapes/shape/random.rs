@@ -1,9 +1,19 @@
-//! Random programs: natively, by ptrace, by steps and from copies.
+//! Random programs: natively, by ptrace, by steps, from copies, and from the packets of Intel PT.
 use scalpel_scope::Trace;
-use scalpel_scope::trace::Fact;
+use scalpel_scope::pt::{self, encode};
+use scalpel_scope::trace::{Fact, Reasons};
 
 use crate::code::{self, Routine};
-use crate::{programs, ptrace};
+use crate::{packets, programs, ptrace};
+
+pub(crate) fn a_path_is_decoded_from_its_packets() {
+    let mut dice = programs::Dice(5);
+    let routine = programs::random(&mut dice, code::memory());
+    let (_, stepped) = routine.trace([code::memory() as u64, 7, 0, 0, 0, 0]);
+    for number in 0..8 {
+        decoded(&stepped, number);
+    }
+}
 
 /// In four processes: a site of scopes has its budget.
 pub(crate) fn random_programs_of_spring() {
@@ -51,8 +61,8 @@ fn batch(dice: &mut programs::Dice) -> (usize, usize) {
     .seal();
     let truth = ptrace::truth(&routines);
     let (mut steps, mut copied) = (0, 0);
-    for ((routine, args), truth) in routines.iter().zip(truth) {
-        let shown = one(*routine, *args, &truth);
+    for (number, ((routine, args), truth)) in routines.iter().zip(truth).enumerate() {
+        let shown = one(*routine, *args, &truth, number);
         steps += truth.len();
         copied += usize::from(shown.assumed.contains(&Fact::RanFromCopies));
     }
@@ -62,8 +72,8 @@ fn batch(dice: &mut programs::Dice) -> (usize, usize) {
     (steps, copied)
 }
 
-/// Natively, by steps and from copies: the same result, and the same trace to the last byte.
-fn one(routine: Routine, args: [u64; 6], truth: &[u64]) -> Trace {
+/// Natively, by steps, from copies and from packets: the same result, and the same trace to the last byte.
+fn one(routine: Routine, args: [u64; 6], truth: &[u64], number: usize) -> Trace {
     programs::clean(&args);
     let native = routine.run(args);
     programs::clean(&args);
@@ -76,7 +86,20 @@ fn one(routine: Routine, args: [u64; 6], truth: &[u64]) -> Trace {
     let (result, copied) = routine.trace_copied(args);
     same(&copied, &stepped);
     assert_eq!(result, native);
+    if pt::available().is_ok() {
+        decoded(&stepped, number);
+    }
     copied
+}
+
+/// The packets of a path, written in one of the shapes, tell the same path.
+fn decoded(stepped: &Trace, number: usize) {
+    let shape = packets::shapes().nth(number % 8).unwrap();
+    let written = encode::path(stepped, shape).unwrap();
+    let (summary, path) = packets::decode(stepped, &written, 1 << 20);
+    assert_eq!(path, packets::path(stepped), "{shape:?}");
+    assert_eq!(summary.reasons, Reasons::NONE, "{shape:?}");
+    assert_eq!(summary.ends, stepped.begin.zip(stepped.end));
 }
 
 /// Whether two traces are the same but for how they were seen.
