@@ -12,6 +12,7 @@ Examples:
   scalpel-ebpf report run.genome --tree callers --func parse_header
   scalpel-ebpf report run.genome --by module --sort total
   scalpel-ebpf report run.genome --json | jq '.functions[0]'
+  scalpel-ebpf report run.genome --html run.html    for a browser: call tree, timeline, losses
 
 A recording whose recorder was killed is recovered by itself.")]
 pub struct ReportArgs {
@@ -39,6 +40,10 @@ pub struct ReportArgs {
     /// Print CSV.
     #[arg(long)]
     pub csv: bool,
+    /// Write one page with everything, to open in a browser without a network; `-` = stdout. Of a kept stream it shows
+    /// the calls one by one, too.
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["json", "csv", "sort", "by", "tree", "func", "limit"])]
+    pub html: Option<PathBuf>,
 }
 
 /// Order of the rows.

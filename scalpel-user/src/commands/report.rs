@@ -1,15 +1,18 @@
 //! `report`: a recording as the reader wants it.
 
 use std::io::{BufWriter, Write};
+use std::path::Path;
 
 use crate::cli::{ByArg, SortArg, TreeArg};
 use crate::exit::Outcome;
 use crate::function::FunctionInfo;
+use crate::genome::Genome;
 use crate::image::Pattern;
-use crate::output::Output;
+use crate::output::{Output, write_private_with};
 use crate::plan::{Format, ReportPlan};
-use crate::report::Sort;
+use crate::report::{Report, Sort};
 use crate::sink::choice;
+use crate::sink::html;
 use crate::sink::tree::Way;
 use crate::sink::{By, Choice, Form, Page, Style};
 
@@ -20,6 +23,9 @@ const LOSS_WORTH_SAYING: f64 = 0.001;
 
 pub(super) fn run(plan: &ReportPlan, output: &Output) -> anyhow::Result<Outcome> {
     let genome = recording::open(&plan.file, output)?;
+    if let Some(path) = &plan.html {
+        return page(&genome, path, output);
+    }
     let pattern = plan
         .func
         .as_ref()
@@ -50,6 +56,20 @@ pub(super) fn run(plan: &ReportPlan, output: &Output) -> anyhow::Result<Outcome>
     let mut out = BufWriter::new(std::io::stdout().lock());
     choice::write(&genome, &choice, page, &mut out)?;
     out.flush()?;
+    Ok(Outcome::Done)
+}
+
+/// Everything as one page.
+fn page(genome: &Genome, path: &Path, output: &Output) -> anyhow::Result<Outcome> {
+    let report = Report::of(genome, LOSS_WORTH_SAYING);
+    if path == Path::new("-") {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        html::write(genome, &report, &mut out)?;
+        out.flush()?;
+    } else {
+        write_private_with(path, |out| html::write(genome, &report, out))?;
+        output.say(&format!("wrote {}", path.display()));
+    }
     Ok(Outcome::Done)
 }
 

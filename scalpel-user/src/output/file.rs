@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -110,10 +110,21 @@ pub fn give_to_caller(path: &Path) -> Result<(), FileError> {
 
 /// Writes `bytes` to `path`, the old content kept as `.old`. Complete or not at all.
 pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    write_private_with(path, |out| out.write_all(bytes))
+}
+
+/// The same for what is too large to be held at once.
+pub fn write_private_with(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), FileError> {
     let aside = suffixed(path, &format!(".{}.part", std::process::id()));
-    let write = |file: &mut File| file.write_all(bytes).and_then(|()| file.sync_all());
-    let mut file = open_private(&aside)?;
-    let written = write(&mut file).map_err(|error| FileError::new(path, error));
+    let file = open_private(&aside)?;
+    let mut out = BufWriter::new(file);
+    let written = write(&mut out)
+        .and_then(|()| out.flush())
+        .and_then(|()| out.get_ref().sync_all())
+        .map_err(|error| FileError::new(path, error));
     let moved = written
         .and_then(|()| keep_old(path).map(drop))
         .and_then(|()| fs::rename(&aside, path).map_err(|error| FileError::new(path, error)));

@@ -88,6 +88,8 @@ pub struct ReportPlan {
     pub func: Option<Pattern>,
     /// Most rows; `None` = all.
     pub limit: Option<usize>,
+    /// Write a page here instead.
+    pub html: Option<PathBuf>,
 }
 
 /// `replay`, decided.
@@ -210,6 +212,7 @@ fn report(args: ReportArgs) -> Result<ReportPlan, PlanError> {
         tree: args.tree,
         func: pattern("--func", args.func)?,
         limit: some_unless_zero(args.limit),
+        html: args.html,
     })
 }
 

@@ -7,6 +7,7 @@ pub mod csv;
 pub mod doubts;
 mod grid;
 pub mod head;
+pub mod html;
 pub mod json;
 pub mod style;
 pub mod summary;

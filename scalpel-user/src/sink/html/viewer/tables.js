@@ -1,0 +1,112 @@
+// Tables: all functions, sortable and searched; what was lost, and what nobody could see.
+
+const CHUNK = 150;
+
+const COLUMNS = [
+  { id: "name", label: "Function", value: (row) => row.name, text: null },
+  { id: "module", label: "Module", value: (row) => row.module, text: (row) => row.module },
+  { id: "calls", label: "Calls", value: (row) => row.calls, text: calls, n: true },
+  { id: "self_cpu", label: "Self CPU", value: (row) => row.self_cpu_ns, text: (row) => duration(row.self_cpu_ns), n: true },
+  { id: "total_cpu", label: "Total CPU", value: (row) => row.total_cpu_ns, text: (row) => duration(row.total_cpu_ns), n: true },
+  { id: "self_wall", label: "Self wall", value: (row) => row.self_wall_ns, text: (row) => duration(row.self_wall_ns), n: true },
+  { id: "total_wall", label: "Total wall", value: (row) => row.total_wall_ns, text: (row) => duration(row.total_wall_ns), n: true },
+  { id: "samples", label: "Samples", value: (row) => row.samples, text: (row) => count(row.samples), n: true },
+  { id: "state", label: "State", value: (row) => row.state, text: (row) => STATES[row.state] ?? row.state },
+  { id: "doubts", label: "Doubts", value: (row) => row.doubts.length || null, text: (row) => [row.unknown && "no name: " + row.unknown, ...row.doubts].filter(Boolean).join("; ") },
+];
+
+const STATES = { ran: "ran", "never-ran": "never ran", "not-visible": "not visible" };
+
+class Functions {
+  constructor(app) {
+    this.app = app;
+    this.rows = app.recording.report.functions.map((row, index) => ({ row, func: index + 1 }));
+    const measured = (column) => !column.n || this.rows.some(({ row }) => column.value(row) > 0);
+    this.columns = COLUMNS.filter(measured);
+    this.sort = this.columns.find(({ id }) => id === "self_cpu") ?? this.columns.find(({ id }) => id === "calls") ?? this.columns[0];
+    this.up = false;
+    this.body = make("tbody");
+    this.end = make("p", { class: "faint" });
+    this.head = make("tr");
+    byId("view-functions").replaceChildren(make("table", {}, make("thead", {}, this.head), this.body), this.end);
+    new IntersectionObserver((seen) => seen.some((each) => each.isIntersecting) && this.more()).observe(this.end);
+  }
+
+  show() {
+    const { app } = this;
+    const sign = this.up ? 1 : -1;
+    const value = ({ row }) => this.sort.value(row);
+    const last = (a) => (a === null || a === undefined ? 1 : 0);
+    this.sorted = this.rows.filter(({ func }) => !app.wanted || app.isWanted(func));
+    this.sorted.sort((x, y) => {
+      const [a, b] = [value(x), value(y)];
+      return last(a) - last(b) || sign * (typeof a === "string" ? a.localeCompare(b) : a - b) || x.func - y.func;
+    });
+    this.head.replaceChildren(...this.columns.map((column) => this.heading(column)));
+    this.body.replaceChildren();
+    this.more();
+  }
+
+  heading(column) {
+    const sorted = column === this.sort;
+    const press = () => {
+      this.up = sorted ? !this.up : column.id === "name" || column.id === "module";
+      this.sort = column;
+      this.show();
+    };
+    const arrow = sorted ? (this.up ? " \u25b2" : " \u25bc") : "";
+    return make("th", { class: column.n ? "n" : "", "aria-sort": sorted ? (this.up ? "ascending" : "descending") : "none" },
+      make("button", { on: { click: press } }, column.label + arrow));
+  }
+
+  more() {
+    if (!this.sorted) return;
+    const shown = this.body.childElementCount;
+    this.body.append(...this.sorted.slice(shown, shown + CHUNK).map((each) => this.line(each)));
+    const left = this.sorted.length - this.body.childElementCount;
+    this.end.textContent = left > 0 ? `${count(left)} more` : `${count(this.sorted.length)} functions`;
+  }
+
+  line({ row, func }) {
+    const cells = this.columns.map((column) => {
+      if (column.id !== "name") return make("td", { class: column.n ? "n" : "" }, column.text(row));
+      const where = row.file ? make("span", { class: "faint" }, ` ${row.file}${row.line ? ":" + row.line : ""}`) : null;
+      return make("td", { class: "name" }, make("button", { on: { click: () => this.app.lookAt(func) } }, row.name), where);
+    });
+    return make("tr", {}, ...cells);
+  }
+}
+
+function rowsTable(head, rows) {
+  const line = (row) => make("tr", {}, ...row.map((text, index) => make("td", { class: head[index].startsWith("#") ? "n" : "" }, text)));
+  const shown = rows.slice(0, 500);
+  const rest = rows.length > shown.length ? make("p", { class: "faint" }, `${count(rows.length - shown.length)} more are in the recording`) : null;
+  return make("div", {}, make("table", {},
+    make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { class: text.startsWith("#") ? "n" : "" }, text.replace("#", ""))))),
+    make("tbody", {}, ...shown.map(line))), rest);
+}
+
+/** Everything that limits what the other views may say. */
+function showTrust(recording) {
+  const { report, about } = recording;
+  const name = new Map(report.functions.map((row) => [row.key, row.name]));
+  const named = (key) => (key ? name.get(key) ?? key : "-");
+  const states = Object.entries(STATES).map(([state, text]) => [text, count(report.functions.filter((row) => row.state === state).length)]);
+  const part = (title, why, table, rows) => [make("h2", {}, title), make("p", { class: "faint" }, why), rows ? table : make("p", {}, "None.")];
+  const reasons = report.unknown?.reasons ?? [];
+  byId("view-trust").replaceChildren(
+    ...part("States of the functions", "Never ran: it was watched all the time and was not called. Not visible: it was not watched, so nobody knows.",
+      rowsTable(["State", "#Functions"], states), true),
+    ...part("Matched with the source", "How many of the user's functions that ran are known to the static side.",
+      make("p", {}, report.match_rate === null ? "" : percent(report.match_rate)), report.match_rate !== null),
+    ...part("Without a name", "What ran and could not be named, by reason.",
+      rowsTable(["Reason", "#Functions", "#Events"], reasons.map((each) => [each.reason, count(each.functions), count(each.events)])), reasons.length),
+    ...part("Lost", "Events that found no room. The numbers of the functions concerned are lower bounds.",
+      rowsTable(["What", "Processor", "Function", "#Events"], report.losses.map((loss) => [loss.class, loss.cpu ?? "-", named(loss.function), count(loss.count)])), report.losses.length),
+    ...part("Not watched, or not to the end", "",
+      rowsTable(["Function", "#Since", "Why"], report.bounds.map((bound) => [named(bound.function), bound.since_ns === null ? "never" : duration(bound.since_ns), bound.reason])), report.bounds.length),
+    ...part("Blind spots", "What the mechanisms of this recording cannot see.",
+      make("ul", {}, ...report.blind_spots.map((spot) => make("li", {}, spot))), report.blind_spots.length),
+    ...part("Folded", "Calls deeper or more branched than the caps: their numbers are whole, their paths are not.",
+      make("p", {}, count(about.folded_calls) + " calls"), about.folded_calls));
+}
