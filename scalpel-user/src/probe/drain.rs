@@ -13,8 +13,11 @@ use std::time::{Duration, Instant};
 use scalpel_common::kernel::LossClass;
 
 use super::clock::{LaneClock, Line, Point};
+use super::frames::{Frames, LAG};
 use super::memory::time_stamp_counter;
-use super::reader::{Gone, Reader, Shared};
+use super::reader::Reader;
+use super::serve::Peer;
+use super::shared::{Gone, Shared, Tally};
 use crate::event::{MonoTime, Source};
 use crate::input::{Feed, Input, Loss};
 
@@ -27,6 +30,9 @@ const COUNT_EVERY: Duration = Duration::from_millis(250);
 
 /// The clocks are compared this often, in ns: closer points would make steeper errors between them.
 const POINT_EVERY: u64 = 2_000_000;
+
+/// Who speaks in frames has so long for its last ones when the recording ends.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 /// A pass that found a lane this full (of 256) is repeated at once.
 const BUSY: u64 = 32;
@@ -50,6 +56,8 @@ pub struct ProbeReport {
     pub clock_error_ns: u64,
     /// Functions without an id, functions without a name.
     pub refused: (u64, u64),
+    /// Events that came when it had been said that nothing so old can come.
+    pub late: u64,
 }
 
 impl ProbeReport {
@@ -73,6 +81,10 @@ impl ProbeReport {
                 names,
                 "functions have no name, for the name area was full: raise --probe-memory",
             ),
+            (
+                self.late,
+                "events came more than a second late on the socket: between native frames they may be at the wrong place",
+            ),
         ];
         let said = counts.iter().filter(|(count, _)| *count > 0);
         said.map(|(count, what)| format!("{count} {what}"))
@@ -82,8 +94,9 @@ impl ProbeReport {
 
 /// The thread's body.
 pub(super) struct Drain {
-    pub(super) segments: Receiver<Reader>,
+    pub(super) newcomers: Receiver<Peer>,
     pub(super) readers: Vec<Reader>,
+    pub(super) frames: Frames,
     pub(super) shared: Shared,
     pub(super) session: SyncSender<(Feed, Input)>,
     pub(super) stop: Arc<AtomicBool>,
@@ -96,9 +109,10 @@ impl Drain {
     /// Reads until it is told to stop, and once more.
     pub(super) fn run(mut self) -> ProbeReport {
         let mut wait = SHORTEST;
+        let mut farewell = None;
         loop {
-            let last = self.stop.load(Ordering::Acquire);
             let began = Instant::now();
+            let last = self.stop.load(Ordering::Acquire) && self.is_done(&mut farewell);
             let Ok(fullest) = self.pass(last) else { break };
             if last {
                 break;
@@ -117,7 +131,18 @@ impl Drain {
         for reader in std::mem::take(&mut self.readers) {
             self.add_up(&reader);
         }
+        let spoken = self.frames.tally();
+        add_up(&mut self.report, &spoken);
         self.report
+    }
+
+    /// Whether nothing more is waited for: who speaks in frames has a moment to send what it still has.
+    fn is_done(&mut self, farewell: &mut Option<Instant>) -> bool {
+        let since = *farewell.get_or_insert_with(|| {
+            self.frames.ask_for_the_rest();
+            Instant::now()
+        });
+        self.frames.is_silent() || since.elapsed() >= FAREWELL
     }
 
     fn pass(&mut self, last: bool) -> Result<u64, Gone> {
@@ -127,7 +152,12 @@ impl Drain {
         {
             line.add(point());
         }
-        self.readers.extend(self.segments.try_iter());
+        for peer in self.newcomers.try_iter() {
+            match peer {
+                Peer::Segment(reader) => self.readers.push(reader),
+                Peer::Frames(newcomer) => self.frames.begin(newcomer, &self.shared),
+            }
+        }
         let session = &self.session;
         let mut give = |input| session.send((Feed::Probes, input)).is_ok();
         let mut fullest = 0;
@@ -137,11 +167,24 @@ impl Drain {
                 reader.make_room();
             }
         }
+        if self.frames.pass(&mut self.shared, &mut give)? {
+            fullest = 256;
+        }
+        if last {
+            self.frames.end(&mut self.shared, &mut give)?;
+        }
         if last || self.counted.elapsed() >= COUNT_EVERY {
             self.counted = Instant::now();
             self.count()?;
         }
-        self.send(Input::Drained(MonoTime(self.shared.now)))?;
+        let lag = if last || self.frames.is_silent() {
+            0
+        } else {
+            LAG
+        };
+        self.send(Input::Drained(MonoTime(
+            self.shared.now.saturating_sub(lag),
+        )))?;
         Ok(fullest)
     }
 
@@ -163,6 +206,7 @@ impl Drain {
     }
 
     fn tell_losses(&mut self) -> Result<(), Gone> {
+        let spoken = self.frames.tally();
         let sum = |of: fn(&Reader) -> u64| {
             self.readers
                 .iter()
@@ -171,11 +215,15 @@ impl Drain {
         let whole = [
             (
                 LossClass::Enter,
-                sum(|reader| reader.tally.lost_calls).saturating_add(self.report.lost_calls),
+                sum(|reader| reader.tally.lost_calls)
+                    .saturating_add(self.report.lost_calls)
+                    .saturating_add(spoken.lost_calls),
             ),
             (
                 LossClass::Exit,
-                sum(|reader| reader.tally.lost_events).saturating_add(self.report.lost_events),
+                sum(|reader| reader.tally.lost_events)
+                    .saturating_add(self.report.lost_events)
+                    .saturating_add(spoken.lost_events),
             ),
         ];
         let mut losses: Vec<Loss> = whole
@@ -202,13 +250,9 @@ impl Drain {
     }
 
     fn add_up(&mut self, reader: &Reader) {
-        let (tally, report) = (&reader.tally, &mut self.report);
+        let report = &mut self.report;
         report.segments += 1;
-        report.events += tally.events;
-        report.lost_calls = report.lost_calls.saturating_add(tally.lost_calls);
-        report.lost_events = report.lost_events.saturating_add(tally.lost_events);
-        report.faults += tally.faults;
-        report.strangers += tally.strangers;
+        add_up(report, &reader.tally);
         let (functions, names) = reader.refusals();
         report.refused.0 = report.refused.0.saturating_add(functions);
         report.refused.1 = report.refused.1.saturating_add(names);
@@ -219,6 +263,15 @@ impl Drain {
             .send((Feed::Probes, input))
             .map_err(|_gone| Gone)
     }
+}
+
+fn add_up(report: &mut ProbeReport, tally: &Tally) {
+    report.events += tally.events;
+    report.lost_calls = report.lost_calls.saturating_add(tally.lost_calls);
+    report.lost_events = report.lost_events.saturating_add(tally.lost_events);
+    report.faults += tally.faults;
+    report.strangers += tally.strangers;
+    report.late += tally.late;
 }
 
 /// `CLOCK_MONOTONIC` in ns.

@@ -8,6 +8,7 @@
 mod clock;
 mod cpu;
 mod drain;
+mod frames;
 mod functions;
 mod lane;
 mod layout;
@@ -18,8 +19,10 @@ mod peer;
 mod reader;
 mod segment;
 mod serve;
+mod shared;
 mod socket;
 mod wire;
+mod writer;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,11 +39,12 @@ use crate::function::FunctionTable;
 use crate::input::{Feed, Input};
 use clock::LaneClock;
 use drain::Drain;
+use frames::Frames;
 use functions::Functions;
 use lease::{LeaseClock, Renewal};
-use reader::{Sequences, Shared};
 use segment::{Budget, Settings};
 use serve::{Server, State};
+use shared::{Sequences, Shared};
 use socket::Socket;
 
 pub use drain::ProbeReport;
@@ -118,7 +122,8 @@ impl Probes {
         let clock = drain::lane_clock();
         let lease_clock = lease_clock(&clock);
         let leased = serve::Leased::default();
-        let (readers, segments) = channel();
+        let (peers, newcomers) = channel();
+        let budget = Arc::new(Budget::new(options.memory));
         let (stop_serving, stop_draining) = (
             Arc::new(AtomicBool::new(false)),
             Arc::new(AtomicBool::new(false)),
@@ -137,17 +142,18 @@ impl Probes {
                 recording: *options.uuid.as_bytes(),
             },
             options: options.settings,
-            budget: Arc::new(Budget::new(options.memory)),
+            budget: Arc::clone(&budget),
             lease: lease_clock,
             leased,
-            readers,
+            peers,
             session: session.clone(),
             stop: Arc::clone(&stop_serving),
             state: State::default(),
         };
         let drain = Drain {
-            segments,
+            newcomers,
             readers: Vec::new(),
+            frames: Frames::new(budget),
             shared: Shared {
                 functions: Functions::after(options.functions),
                 sequences: Sequences::default(),

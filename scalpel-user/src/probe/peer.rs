@@ -119,6 +119,12 @@ impl Family {
         Some((process, found))
     }
 
+    /// The numbers of a thread of the owner itself outside of its namespace.
+    pub(super) fn thread(&mut self, tid: u32) -> Option<(Pid, Tid)> {
+        let number = self.inner.as_ref().map(|(number, _)| *number);
+        self.outside(number.unwrap_or(self.owner.pid().0), tid)
+    }
+
     fn find(&self, pid: u32) -> Option<Pid> {
         let Some((owner, namespace)) = &self.inner else {
             return (pid == self.owner.pid().0 || self.may_be_forked(pid)).then_some(Pid(pid));

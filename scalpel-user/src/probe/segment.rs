@@ -26,12 +26,18 @@ impl Budget {
         }
     }
 
+    /// All of it.
+    pub(super) const fn total(&self) -> u64 {
+        self.total
+    }
+
     /// What is left.
     pub(super) fn left(&self) -> u64 {
         self.total.saturating_sub(self.used.load(Ordering::Relaxed))
     }
 
-    fn take(&self, bytes: u64) -> bool {
+    /// Takes some of it for good; false = there is not so much left.
+    pub(super) fn take(&self, bytes: u64) -> bool {
         let take = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.total);
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
@@ -44,6 +50,29 @@ impl Budget {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
                 Some(used.saturating_sub(bytes))
             });
+    }
+}
+
+/// A part of the budget that is given back when this goes.
+#[derive(Debug)]
+pub(super) struct Charge {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Charge {
+    /// `None` = there is not so much left.
+    pub(super) fn of(budget: &Arc<Budget>, bytes: u64) -> Option<Self> {
+        budget.take(bytes).then(|| Self {
+            budget: Arc::clone(budget),
+            bytes,
+        })
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
     }
 }
 

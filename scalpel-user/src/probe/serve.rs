@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use scalpel_common::segment::note_kind;
+use scalpel_common::segment::{clock, note_kind};
 
 use super::drain::probe_source;
+use super::frames::Newcomer;
 use super::lease::LeaseClock;
 use super::memory::Memory;
 use super::peer::{Family, Watched, maps_file};
 use super::reader::Reader;
-use super::segment::{Budget, Owner, Segment, Settings};
+use super::segment::{Budget, Charge, Owner, Segment, Settings};
 use super::socket::{Arrival, Socket, answer, opener, receive};
 use super::wire::{self, Frame, Hello, Welcome};
 use crate::event::{MonoTime, Pid};
@@ -34,6 +35,17 @@ const LOOK_EVERY: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
+
+/// Memory that a connection which stays may take: a frame that is not whole yet, and what is unsent.
+const CONVERSATION: u64 = 3 << 20;
+
+/// A process that is listened to from now on.
+pub(super) enum Peer {
+    /// In its segment.
+    Segment(Reader),
+    /// On its socket.
+    Frames(Newcomer),
+}
 
 /// Segments whose lease is renewed.
 pub(super) type Leased = Arc<Mutex<Vec<Weak<Memory>>>>;
@@ -63,7 +75,7 @@ pub(super) struct Server {
     pub(super) budget: Arc<Budget>,
     pub(super) lease: LeaseClock,
     pub(super) leased: Leased,
-    pub(super) readers: Sender<Reader>,
+    pub(super) peers: Sender<Peer>,
     pub(super) session: SyncSender<(Feed, Input)>,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) state: State,
@@ -138,17 +150,49 @@ impl Server {
                 self.state.connections.push(connection)
             }
             Ok(None) => {}
-            Ok(Some(Frame::Hello(hello))) => self.hello(&connection, &hello),
+            Ok(Some(Frame::Hello(hello))) => self.hello(connection, &hello),
             Ok(Some(_)) => refuse(&connection, "the first frame has to be HELLO"),
             Err(error) => refuse(&connection, &error.to_string()),
         }
     }
 
-    fn hello(&mut self, connection: &Connection, hello: &Hello) {
-        match self.admit(connection, hello) {
-            Ok(process) => self.welcome(connection, hello, &process),
-            Err(why) => refuse(connection, &why),
+    fn hello(&mut self, connection: Connection, hello: &Hello) {
+        match self.admit(&connection, hello) {
+            Ok(process) if hello.wants_segment => self.welcome(&connection, hello, &process),
+            Ok(process) => self.converse(connection, hello, process),
+            Err(why) => refuse(&connection, &why),
         }
+    }
+
+    /// The peer keeps its connection; whoever reads it sends the WELCOME first.
+    fn converse(&self, connection: Connection, hello: &Hello, process: Process) {
+        let Some(charge) = Charge::of(&self.budget, CONVERSATION) else {
+            let why = "the memory for probes is used up (--probe-memory)";
+            self.say(process.pid(), hello.source, note_kind::REFUSAL, why);
+            return refuse(&connection, why);
+        };
+        let welcome = Welcome {
+            clock: clock::MONOTONIC,
+            modes: self.settings.modes,
+            recording: self.settings.recording,
+            segment: 0,
+            options: &self.options,
+        };
+        self.say(
+            process.pid(),
+            hello.source,
+            note_kind::RUNTIME,
+            &hello.runtime,
+        );
+        // The recording is over: the connection closes.
+        let _over = self.peers.send(Peer::Frames(Newcomer {
+            stream: connection.stream,
+            process,
+            source: hello.source,
+            inbox: connection.bytes,
+            answer: welcome.to_bytes(),
+            charge,
+        }));
     }
 
     /// The process at the other end, if the kernel says who it is and it belongs to the recording.
@@ -174,9 +218,6 @@ impl Server {
     }
 
     fn welcome(&mut self, connection: &Connection, hello: &Hello, process: &Process) {
-        if !hello.wants_segment {
-            return refuse(connection, "frames instead of a segment are not spoken yet");
-        }
         let memory = match self.segment_of(process, hello) {
             Ok(memory) => memory,
             Err(why) => {
@@ -257,8 +298,8 @@ impl Server {
             .unwrap_or_else(PoisonError::into_inner)
             .push(weak);
         let reader = Reader::new(segment, Family::new(process.clone(), inode), hello.source);
-        self.readers
-            .send(reader)
+        self.peers
+            .send(Peer::Segment(reader))
             .map_err(|_gone| "the recording is over".to_owned())?;
         Ok(memory)
     }

@@ -158,6 +158,12 @@ pub(super) fn opener(stream: &UnixStream) -> Option<Pid> {
         .map(|who| pid(who.pid))
 }
 
+/// Sends as much as there is room for; `None` = nothing.
+pub(super) fn send_some(stream: &UnixStream, bytes: &[u8]) -> Option<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    rustix::net::send(stream, bytes, flags).ok()
+}
+
 /// Sends an answer with a descriptor. It is short: a peer that has no room for it is not worth waiting for.
 pub(super) fn answer(
     stream: &UnixStream,

@@ -146,13 +146,13 @@ fn answer_of(stream: &UnixStream) -> (Vec<u8>, Option<OwnedFd>) {
 
 const MEMORY: u64 = 16 << 20;
 
-struct Heard {
-    probes: Probes,
+pub(super) struct Heard {
+    pub(super) probes: Probes,
     inputs: Receiver<(Feed, Input)>,
 }
 
 impl Heard {
-    fn start(pids: &[u32]) -> Self {
+    pub(super) fn start(pids: &[u32]) -> Self {
         let uuid = uuid::Uuid::new_v4();
         let (send, inputs) = sync_channel(10_000);
         let options = Options {
@@ -181,7 +181,7 @@ impl Heard {
         (heard, fake)
     }
 
-    fn finish(self) -> (Vec<Input>, ProbeReport) {
+    pub(super) fn finish(self) -> (Vec<Input>, ProbeReport) {
         let report = self.probes.finish();
         (
             self.inputs.try_iter().map(|(_, input)| input).collect(),
@@ -190,7 +190,7 @@ impl Heard {
     }
 }
 
-fn events(inputs: &[Input]) -> Vec<Event> {
+pub(super) fn events(inputs: &[Input]) -> Vec<Event> {
     let events = inputs.iter().filter_map(|input| match input {
         Input::Events(events) => Some(events.clone()),
         _ => None,
@@ -198,7 +198,7 @@ fn events(inputs: &[Input]) -> Vec<Event> {
     events.flatten().collect()
 }
 
-fn names(inputs: &[Input]) -> Vec<String> {
+pub(super) fn names(inputs: &[Input]) -> Vec<String> {
     let names = inputs.iter().filter_map(|input| match input {
         Input::Function(_, info) => Some(info.name.clone()),
         _ => None,
@@ -206,7 +206,7 @@ fn names(inputs: &[Input]) -> Vec<String> {
     names.collect()
 }
 
-fn tid() -> u32 {
+pub(super) fn tid() -> u32 {
     rustix::thread::gettid()
         .as_raw_nonzero()
         .get()

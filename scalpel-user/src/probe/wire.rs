@@ -216,6 +216,17 @@ pub(super) fn refused(why: &str) -> Vec<u8> {
     whole(frame::REFUSED, &payload)
 }
 
+/// What names have become: local id, global id.
+pub(super) fn acknowledged(pairs: &[(u32, u32)]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(4 + pairs.len() * 8);
+    payload.extend(u32::try_from(pairs.len()).unwrap_or(0).to_le_bytes());
+    for (local, global) in pairs {
+        payload.extend(local.to_le_bytes());
+        payload.extend(global.to_le_bytes());
+    }
+    whole(frame::INTERN_ACK, &payload)
+}
+
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     let text = text
         .get(..text.floor_char_boundary(usize::from(u16::MAX)))
@@ -322,6 +333,92 @@ pub(super) mod tests {
             frame_of(frame::BYE, &[1, 0, b'x', 0]),
             FrameError::Payload(frame::BYE),
         );
+    }
+
+    /// What the vectors of `scalpel-common/golden/frames.txt` say of a frame, read or written here.
+    #[test]
+    fn frames_have_the_bytes_of_the_golden_vectors() {
+        let text = include_str!("../../../scalpel-common/golden/frames.txt");
+        let mut seen = Vec::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (said, hex) = line.split_once(" => ").unwrap();
+            let (kind, fields) = said.split_once(' ').unwrap();
+            let fields: serde_json::Value = serde_json::from_str(fields).unwrap();
+            let bytes: Vec<u8> = (0..hex.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+                .collect();
+            golden(kind, &fields, &bytes);
+            seen.push(bytes[4]);
+        }
+        assert_eq!(seen, (frame::HELLO..=frame::NOTE).collect::<Vec<u8>>());
+    }
+
+    fn golden(kind: &str, fields: &serde_json::Value, bytes: &[u8]) {
+        let number = |name: &str| fields[name].as_u64().unwrap();
+        let text = |name: &str| fields[name].as_str().unwrap().to_owned();
+        let pairs = |name: &str| fields[name].as_array().unwrap().clone();
+        match kind {
+            "WELCOME" => {
+                let options: Vec<(String, String)> =
+                    serde_json::from_value(fields["options"].clone()).unwrap();
+                let welcome = Welcome {
+                    clock: number("clock") as u8,
+                    modes: number("modes") as u8,
+                    recording: uuid::Uuid::parse_str(&text("recording"))
+                        .unwrap()
+                        .into_bytes(),
+                    segment: number("segment"),
+                    options: &options,
+                };
+                return assert_eq!(welcome.to_bytes(), bytes);
+            }
+            "REFUSED" => return assert_eq!(refused(&text("why")), bytes),
+            "INTERN_ACK" => {
+                let acked: Vec<(u32, u32)> =
+                    serde_json::from_value(fields["pairs"].clone()).unwrap();
+                return assert_eq!(acknowledged(&acked), bytes);
+            }
+            _ => {}
+        }
+        let expect = match next(&mut bytes.to_vec()).unwrap().unwrap() {
+            Frame::Hello(hello) => {
+                assert!(!hello.wants_segment);
+                [u64::from(hello.source), hello.pid.into(), hello.tid.into()]
+                    == ["source", "pid", "tid"].map(number)
+                    && hello.runtime == text("runtime")
+            }
+            Frame::Intern(records) => records.iter().zip(pairs("records")).all(|(record, said)| {
+                let NameRecord { func, source, info } = record.as_ref().unwrap();
+                said["id"] == *func
+                    && said["source"] == *source
+                    && said["name"] == *info.raw_name
+                    && said["file"] == *info.path
+                    && info
+                        .line
+                        .map_or(said["line"] == 0, |line| said["line"] == line)
+            }),
+            Frame::Events(lane, events) => {
+                number("lane") == u64::from(lane)
+                    && events.len() == pairs("events").len()
+                    && events.iter().zip(pairs("events")).all(|(event, said)| {
+                        said["seq"] == event.seq
+                            && said["frame"] == event.frame
+                            && said["time"] == event.time
+                            && said["kind"] == event.kind
+                    })
+            }
+            Frame::BlindSpots(texts) => pairs("texts") == texts,
+            Frame::Counts(counts) => fields["counts"] == serde_json::json!(counts),
+            Frame::Gap(start, end, lost, why) => {
+                [start, end, lost] == ["start", "end", "lost"].map(number) && why == text("why")
+            }
+            Frame::Bye(why) => why == text("why"),
+            Frame::Note(kind, value, said) => {
+                [u64::from(kind), value] == ["kind", "value"].map(number) && said == text("text")
+            }
+        };
+        assert!(expect, "{kind} {fields}");
     }
 
     #[test]

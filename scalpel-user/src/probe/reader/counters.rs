@@ -2,10 +2,11 @@
 
 use scalpel_common::segment::CPU_NOT_READ;
 
-use super::{Give, Gone, Reader, Shared, send};
+use super::Reader;
 use crate::event::{CPU_NOT_MEASURED, Event, FuncId, Kind, Pid, Tid};
 use crate::input::Input;
 use crate::probe::layout::{function, header, lane};
+use crate::probe::shared::{Give, Gone, Shared, send};
 
 impl Reader {
     /// Calls counted since the last time, as events of the process's main thread or of the isolate that counted.
@@ -49,7 +50,9 @@ impl Reader {
         let Some(holder) = holder.filter(|holder| holder.claim.is_counters) else {
             return Ok(());
         };
-        let Some(who) = holder.who else { return Ok(()) };
+        let Some(who) = holder.writer.as_ref().map(|writer| writer.who) else {
+            return Ok(());
+        };
         let source = holder.claim.source;
         holder
             .counted

@@ -3,20 +3,16 @@
 mod counters;
 mod words;
 
-use rustc_hash::FxHashMap;
 use scalpel_common::segment::lane_state;
 
-use crate::event::{CPU_NOT_MEASURED, Control, Event, Kind, MonoTime, Pid, Source, Tid, flags};
+use crate::event::{Control, Event, MonoTime};
 use crate::input::Input;
-use crate::probe::EndsTold;
-use crate::probe::clock::LaneClock;
-use crate::probe::cpu::{self, Estimate};
-use crate::probe::functions::Functions;
-use crate::probe::lane::{Claim, Cursor, Fill, Numbers, Step};
+use crate::probe::lane::{Claim, Cursor, Fill};
 use crate::probe::layout::lane;
-use crate::probe::names::is_probe;
 use crate::probe::peer::{self, Family};
 use crate::probe::segment::Segment;
+use crate::probe::shared::{Give, Gone, Shared, Tally, send};
+use crate::probe::writer::Writer;
 
 /// Events go to the session in batches of at most so many.
 const BATCH: u64 = 4096;
@@ -24,74 +20,14 @@ const BATCH: u64 = 4096;
 /// An idle lane's thread is looked for this often, in ns.
 const LOOK_EVERY: u64 = 1_000_000_000;
 
-/// Where inputs go. False = nobody takes them any more.
-pub(in crate::probe) type Give<'a> = dyn FnMut(Input) -> bool + 'a;
-
-/// Nobody takes inputs any more.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::probe) struct Gone;
-
-/// The next number of each thread's events, over all its lanes.
-#[derive(Debug, Default)]
-pub(in crate::probe) struct Sequences(FxHashMap<(Pid, Tid), u32>);
-
-impl Sequences {
-    /// The number of a thread's next event, behind `missing` others.
-    fn next(&mut self, thread: (Pid, Tid), missing: u32) -> u32 {
-        let next = self.0.entry(thread).or_insert(1);
-        let number = next.wrapping_add(missing);
-        *next = number.wrapping_add(1);
-        number
-    }
-}
-
-/// What all segments share.
-pub(in crate::probe) struct Shared {
-    pub(in crate::probe) functions: Functions,
-    pub(in crate::probe) sequences: Sequences,
-    pub(in crate::probe) clock: LaneClock,
-    /// `CLOCK_MONOTONIC` at the start of the pass.
-    pub(in crate::probe) now: u64,
-    /// For whom somebody else tells when threads end.
-    pub(in crate::probe) ends: EndsTold,
-    pub(in crate::probe) targets: Vec<Pid>,
-}
-
-impl Shared {
-    fn end_is_told(&self, pid: Pid) -> bool {
-        match self.ends {
-            EndsTold::Nobody => false,
-            EndsTold::Targets => self.targets.contains(&pid),
-            EndsTold::All => true,
-        }
-    }
-}
-
-/// What went wrong in a segment, or was lost; sums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::probe) struct Tally {
-    pub(in crate::probe) events: u64,
-    /// Heads, ids, times, kinds that cannot be.
-    pub(in crate::probe) faults: u64,
-    /// Lanes of processes that do not belong to the segment.
-    pub(in crate::probe) strangers: u64,
-    pub(in crate::probe) lost_calls: u64,
-    pub(in crate::probe) lost_events: u64,
-    /// Calls whose function is known that were lost.
-    pub(in crate::probe) charged: u64,
-}
-
 /// Who writes a lane.
 #[derive(Debug)]
 struct Holder {
     claim: Claim,
     /// `None`: it does not belong here, and nothing of it is believed.
-    who: Option<(Pid, Tid)>,
-    numbers: Numbers,
-    last_ns: u64,
+    writer: Option<Writer>,
     heard: u64,
     looked: u64,
-    cpu: Estimate,
     /// Calls per local id that its counters had.
     counted: Vec<u64>,
 }
@@ -230,12 +166,9 @@ impl Reader {
         let claimed_ns = shared.clock.ns(claim.claimed_at).min(shared.now);
         let holder = Holder {
             claim,
-            who,
-            numbers: Numbers { next: Some(0) },
-            last_ns: claimed_ns,
+            writer: who.map(|who| Writer::new(who, claimed_ns)),
             heard: shared.now,
             looked: shared.now,
-            cpu: Estimate::new(claimed_ns),
             counted: Vec::new(),
         };
         if let Some(lane) = self.lanes.get_mut(index as usize) {
@@ -264,7 +197,7 @@ impl Reader {
             return Ok((false, 0));
         };
         let fill = match state.cursor.fill(&self.segment, index, memory.slots) {
-            Fill::Holds(count) if holder.claim.is_counters || holder.who.is_none() => {
+            Fill::Holds(count) if holder.claim.is_counters || holder.writer.is_none() => {
                 state.cursor.skip(&self.segment, index);
                 count
             }
@@ -275,7 +208,7 @@ impl Reader {
             Fill::Absurd => {
                 self.tally.faults += 1;
                 state.cursor.skip(&self.segment, index);
-                holder.numbers.next = None;
+                holder.writer.iter_mut().for_each(Writer::expect_anything);
                 memory.slots
             }
         };
@@ -303,12 +236,11 @@ impl Reader {
         let Some(memory) = self.segment.lane_memory(index) else {
             return Ok(());
         };
-        if count > 0
-            && shared.ends == EndsTold::Nobody
-            && holder.cpu.is_due(shared.now)
-            && let Some(cpu_ns) = holder.who.and_then(|(pid, tid)| cpu::read(pid, tid))
-        {
-            holder.cpu.add(shared.now, cpu_ns);
+        if count > 0 {
+            holder
+                .writer
+                .iter_mut()
+                .for_each(|writer| writer.look(shared));
         }
         let mut left = count;
         while left > 0 {
@@ -338,30 +270,12 @@ impl Reader {
         shared: &mut Shared,
         give: &mut Give<'_>,
     ) -> Result<(), Gone> {
-        let Some((pid, tid)) = holder.who else {
+        let Some(writer) = &mut holder.writer else {
             return Ok(());
         };
         for event in events {
-            (event.pid, event.tid) = (pid.0, tid.0);
-            let missing = match holder.numbers.step(event.seq) {
-                Step::Lost(missing) => missing,
-                Step::Back => {
-                    self.tally.faults += 1;
-                    0
-                }
-            };
-            event.seq = shared.sequences.next((pid, tid), missing);
-            let time = shared.clock.ns(event.time).max(holder.last_ns);
-            event.time = self.believable(time, shared);
-            holder.last_ns = event.time;
-            self.mend_kind(event);
-            event.cpu_ns = CPU_NOT_MEASURED;
-            if shared.ends == EndsTold::Nobody {
-                event.cpu_ns = holder.cpu.at(event.time);
-                if event.cpu_ns != CPU_NOT_MEASURED {
-                    event.flags |= flags::ESTIMATED_CPU;
-                }
-            }
+            let time_ns = shared.clock.ns(event.time);
+            writer.mend(event, time_ns, self.source, shared, &mut self.tally);
             if event.func != 0 {
                 event.func = self.global(event.func, event.source, shared, give)?;
             }
@@ -369,39 +283,15 @@ impl Reader {
         Ok(())
     }
 
-    /// A time that lies before now, give or take what passes during a pass.
-    fn believable(&mut self, time: u64, shared: &Shared) -> u64 {
-        let latest = shared.now.saturating_add(LOOK_EVERY);
-        if time > latest {
-            self.tally.faults += 1;
-        }
-        time.min(latest)
-    }
-
-    /// A probe may only say what happens in its own language: other kinds and sources become none, which is counted.
-    fn mend_kind(&mut self, event: &mut Event) {
-        let own = |source: Source| is_probe(source);
-        let mut is_wrong = Kind::from_u8(event.kind).is_none();
-        if !Source::from_u8(event.source).is_some_and(own) {
-            event.source = self.source;
-            is_wrong = true;
-        }
-        let foreign = matches!(
-            Kind::from_u8(event.kind),
-            Some(Kind::Complete | Kind::Sample | Kind::SwitchIn | Kind::SwitchOut)
-        );
-        if is_wrong || foreign {
-            event.kind = 0;
-            self.tally.faults += 1;
-        }
-    }
-
     fn has_ended(&self, holder: &mut Holder, now: u64) -> bool {
         if now.saturating_sub(holder.heard.max(holder.looked)) < LOOK_EVERY {
             return false;
         }
         holder.looked = now;
-        holder.who.is_none_or(|(pid, tid)| peer::is_gone(pid, tid))
+        holder
+            .writer
+            .as_ref()
+            .is_none_or(|writer| peer::is_gone(writer.who.0, writer.who.1))
     }
 
     /// The lane's holder is done with it, or dead.
@@ -417,9 +307,10 @@ impl Reader {
         self.gone_calls = self.gone_calls.saturating_add(lost(lane::LOST_CALLS));
         self.gone_events = self.gone_events.saturating_add(lost(lane::LOST_EVENTS));
         self.segment.free_lane(index);
-        match holder.who {
-            Some((pid, tid)) if !released && !shared.end_is_told(pid) => {
-                let time = MonoTime(holder.last_ns + 1);
+        match &holder.writer {
+            Some(writer) if !released && !shared.end_is_told(writer.who.0) => {
+                let (pid, tid) = writer.who;
+                let time = MonoTime(writer.last_ns + 1);
                 send(
                     give,
                     Input::Control(Control::Exit {
@@ -438,8 +329,4 @@ impl Reader {
     pub(in crate::probe) fn is_over(&self) -> bool {
         self.active.is_empty() && !self.family.lives()
     }
-}
-
-fn send(give: &mut Give<'_>, input: Input) -> Result<(), Gone> {
-    if give(input) { Ok(()) } else { Err(Gone) }
 }

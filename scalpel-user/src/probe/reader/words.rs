@@ -2,13 +2,14 @@
 
 use scalpel_common::segment::{NOTE_TEXT, Note, note_state};
 
-use super::{Give, Gone, Reader, Shared, send};
+use super::Reader;
 use crate::event::{MonoTime, Pid};
 use crate::function::FunctionInfo;
 use crate::input::{Input, ProbeWord};
 use crate::probe::clock::LaneClock;
 use crate::probe::layout::{function, header};
 use crate::probe::names::{self, Get, clean};
+use crate::probe::shared::{Give, Gone, Shared, send};
 
 impl Reader {
     /// The global id of a process-local one; 0 for one that cannot be.
