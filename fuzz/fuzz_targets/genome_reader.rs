@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use scalpel_user::event::{FuncId, MonoTime, Pid, Tid};
-use scalpel_user::function::{ExitStrategy, FunctionInfo, FunctionTable, Language, UnknownReason};
+use scalpel_user::function::{ExitStrategy, FunctionInfo, FunctionTable, Language, SourcePlace, UnknownReason};
 use scalpel_user::genome::Genome;
 use scalpel_user::genome::assemble::Assembly;
 use scalpel_user::input::RunInfo;
@@ -110,5 +110,6 @@ fn function(number: u32) -> FunctionInfo {
         exit_reason: String::new(),
         unknown: (number == 4).then_some(UnknownReason::Stripped),
         ordinal: 0,
+        place: SourcePlace::default(),
     }
 }

@@ -2,7 +2,7 @@
 
 use scalpel_common::kernel::LossClass;
 use scalpel_user::event::{Addr, Control, Event, FuncId, MonoTime, Pid, Sample, Tid};
-use scalpel_user::function::{ExitStrategy, FunctionInfo, Language, UnknownReason};
+use scalpel_user::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
 use scalpel_user::input::{Bound, Input, Loss, RunInfo, Symbol};
 
 /// Takes inputs from the front of a byte string until it is empty.
@@ -184,6 +184,7 @@ impl<'a> Stream<'a> {
             exit_reason: String::new(),
             unknown: (number & 32 != 0).then_some(UnknownReason::Unmapped),
             ordinal: u32::from(number & 1),
+            place: SourcePlace::default(),
         }
     }
 

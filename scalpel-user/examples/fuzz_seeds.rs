@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use scalpel_user::event::{Addr, Control, Event, FuncId, Kind, MonoTime, Pid, Sample, Source, Tid};
-use scalpel_user::function::{ExitStrategy, FunctionInfo, Language};
+use scalpel_user::function::{ExitStrategy, FunctionInfo, Language, SourcePlace};
 use scalpel_user::input::{Input, RunInfo, Symbol};
 use scalpel_user::log::Writer;
 
@@ -174,5 +174,6 @@ fn function(number: u32) -> FunctionInfo {
         exit_reason: String::new(),
         unknown: None,
         ordinal: 0,
+        place: SourcePlace::default(),
     }
 }

@@ -154,7 +154,7 @@ impl Language {
 }
 
 /// What is known of a function, before it has an id.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FunctionInfo {
     /// Name for people: demangled, or `module+0xOFF` when unknown.
     pub name: String,
@@ -186,6 +186,26 @@ pub struct FunctionInfo {
     pub unknown: Option<UnknownReason>,
     /// Ordinal among the functions that share language, module and name, from 0.
     pub ordinal: u32,
+    /// Where it stands in the source, as far as an in-process probe tells.
+    pub place: SourcePlace,
+}
+
+/// Where a function stands in the text that was loaded. Everything is as the probe told it: of a rewritten script, the
+/// place in the original text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SourcePlace {
+    /// Last line, from 1.
+    pub end_line: Option<u32>,
+    /// Column of the start in UTF-16 units, from 0.
+    pub column: Option<u32>,
+    /// Start and end in the loaded text in UTF-16 units.
+    pub range: Option<(u32, u32)>,
+    /// Hash of the body or byte code, 0 = not known.
+    pub body_hash: u64,
+    /// Hash of the whole loaded text, 0 = not known.
+    pub text_hash: u64,
+    /// Bits of [`name_flags`](scalpel_common::segment::name_flags).
+    pub flags: u16,
 }
 
 impl FunctionInfo {
@@ -312,6 +332,7 @@ fn undefined(number: u32) -> FunctionInfo {
         exit_reason: String::new(),
         unknown: Some(UnknownReason::UndefinedId),
         ordinal: 0,
+        place: SourcePlace::default(),
     }
 }
 

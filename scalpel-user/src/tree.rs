@@ -47,7 +47,7 @@ pub struct Context {
 }
 
 /// What was measured in one context. Times in ns. All fields add up under merging.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Metrics {
     /// Entries seen: exact unless `lost` says otherwise.
     pub calls: u64,
@@ -187,8 +187,8 @@ pub struct Tree {
     pub folded_calls: u64,
 }
 
-/// What went wrong with one function's events: the reason for its error bars.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What went wrong with one function's events: the reason for its error bars. All fields add up under merging.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FunctionFaults {
     /// EXIT without ENTER: missed entry, or a call that began before the attach.
     pub missed_enter: u64,
@@ -200,6 +200,17 @@ pub struct FunctionFaults {
     pub cut_by_loss: u64,
     /// Calls whose return probe was refused.
     pub return_refused: u64,
+}
+
+impl FunctionFaults {
+    /// Adds `other`, field by field, up to the largest number.
+    pub fn add(&mut self, other: &Self) {
+        self.missed_enter = self.missed_enter.saturating_add(other.missed_enter);
+        self.open_at_end = self.open_at_end.saturating_add(other.open_at_end);
+        self.depth_limited = self.depth_limited.saturating_add(other.depth_limited);
+        self.cut_by_loss = self.cut_by_loss.saturating_add(other.cut_by_loss);
+        self.return_refused = self.return_refused.saturating_add(other.return_refused);
+    }
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ impl Assembly {
 }
 
 /// Sorts cells by (window, thread, context) and adds up those of one place.
-fn merge_cells(cells: &mut Vec<Cell>) {
+pub(super) fn merge_cells(cells: &mut Vec<Cell>) {
     let place = |cell: &Cell| -> (u32, u32, ContextId) { (cell.window, cell.thread, cell.context) };
     cells.sort_unstable_by_key(place);
     cells.dedup_by(|cell, kept| {

@@ -4,7 +4,9 @@
 //! [`assemble`] builds it from what a session collected. Must not know how a number was measured.
 
 pub mod assemble;
+pub mod identity;
 pub mod loss;
+pub mod merge;
 pub mod store;
 mod strangers;
 pub mod totals;
@@ -48,6 +50,23 @@ pub struct Genome {
 }
 
 impl Genome {
+    /// A recording of which only the head is known.
+    pub fn of_run(run: RunInfo) -> Self {
+        Self {
+            ended: run.started,
+            run,
+            cut: false,
+            functions: FunctionTable::new(),
+            tree: Tree::default(),
+            losses: Vec::new(),
+            bounds: Vec::new(),
+            notes: Vec::new(),
+            counters: BTreeMap::new(),
+            blind_spots: Vec::new(),
+            catalog: Catalog::default(),
+        }
+    }
+
     /// Length of the recording in ns.
     pub const fn duration_ns(&self) -> u64 {
         self.ended.0.saturating_sub(self.run.started.0)

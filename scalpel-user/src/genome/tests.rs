@@ -7,7 +7,9 @@ use scalpel_common::kernel::LossClass;
 
 use super::{BlindSpot, Counter, Genome};
 use crate::event::{FuncId, MonoTime, Pid, Tid};
-use crate::function::{ExitStrategy, FunctionInfo, FunctionTable, Language, UnknownReason};
+use crate::function::{
+    ExitStrategy, FunctionInfo, FunctionTable, Language, SourcePlace, UnknownReason,
+};
 use crate::input::{Bound, Loss, RunInfo};
 use crate::tree::{
     Cell, Context, ContextId, EdgeSource, FunctionFaults, Histogram, Metrics, Thread, Tree,
@@ -46,6 +48,7 @@ pub(crate) fn function(name: &str, exit: ExitStrategy) -> FunctionInfo {
         exit_reason: String::new(),
         unknown: None,
         ordinal: 0,
+        place: SourcePlace::default(),
     }
 }
 

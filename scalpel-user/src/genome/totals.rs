@@ -38,8 +38,16 @@ pub struct Edge {
 
 /// What was measured in each context, summed over the windows and threads whose cells are kept.
 pub fn per_context(tree: &Tree, keep: impl Fn(&Cell) -> bool) -> Vec<Metrics> {
-    let mut own = vec![Metrics::default(); tree.contexts.len()];
-    for cell in tree.cells.iter().filter(|cell| keep(cell)) {
+    sum_up(
+        tree.contexts.len(),
+        tree.cells.iter().filter(|cell| keep(cell)),
+    )
+}
+
+/// Sums of cells by context, of which there are `contexts`.
+pub fn sum_up<'a>(contexts: usize, cells: impl IntoIterator<Item = &'a Cell>) -> Vec<Metrics> {
+    let mut own = vec![Metrics::default(); contexts];
+    for cell in cells {
         if let Some(sum) = own.get_mut(cell.context.0 as usize) {
             sum.add(&cell.metrics);
         }

@@ -4,7 +4,7 @@ use scalpel_common::kernel::LossClass;
 
 use super::codec::{Get, Malformed, Put};
 use crate::event::{Addr, Control, EVENT_SIZE, Event, FuncId, MonoTime, Pid, Sample, Tid};
-use crate::function::{ExitStrategy, FunctionInfo, Language, UnknownReason};
+use crate::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
 use crate::input::{Bound, Loss, ProbeWord, RunInfo, Symbol};
 
 pub(super) fn put_run(put: &mut Put<'_>, run: &RunInfo) {
@@ -60,6 +60,36 @@ pub(super) fn put_function(put: &mut Put<'_>, func: FuncId, info: &FunctionInfo)
         .text(&info.exit_reason);
     put.option(info.unknown.as_ref(), put_reason)
         .u32(info.ordinal);
+    put_place(put, &info.place);
+}
+
+fn put_place(put: &mut Put<'_>, place: &SourcePlace) {
+    let number = |put: &mut Put<'_>, number: u32| {
+        put.u32(number);
+    };
+    put.option(place.end_line, number)
+        .option(place.column, number)
+        .option(place.range, |put, (start, end)| {
+            put.u32(start).u32(end);
+        });
+    put.u64(place.body_hash)
+        .u64(place.text_hash)
+        .u32(place.flags.into());
+}
+
+/// The place came later: a log from before ends here.
+fn place(get: &mut Get<'_>) -> Result<SourcePlace, Malformed> {
+    if get.is_empty() {
+        return Ok(SourcePlace::default());
+    }
+    Ok(SourcePlace {
+        end_line: get.option(Get::u32)?,
+        column: get.option(Get::u32)?,
+        range: get.option(|get| Ok((get.u32()?, get.u32()?)))?,
+        body_hash: get.u64()?,
+        text_hash: get.u64()?,
+        flags: u16::try_from(get.u32()?).or(Err(Malformed("flags of more than 16 bits")))?,
+    })
 }
 
 pub(super) fn function(get: &mut Get<'_>) -> Result<(FuncId, FunctionInfo), Malformed> {
@@ -80,6 +110,7 @@ pub(super) fn function(get: &mut Get<'_>) -> Result<(FuncId, FunctionInfo), Malf
         exit_reason: get.text()?,
         unknown: get.option(reason)?,
         ordinal: get.u32()?,
+        place: place(get)?,
     };
     Ok((func, info))
 }

@@ -8,7 +8,7 @@ use scalpel_common::kernel::LossClass;
 use super::chunk::{CHUNK_HEAD, FILE_HEAD};
 use super::*;
 use crate::event::{Addr, Control, Event, FuncId, Kind, MonoTime, Pid, Sample, Source, Tid};
-use crate::function::{ExitStrategy, FunctionInfo, Language, UnknownReason};
+use crate::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
 use crate::input::{Bound, Input, Loss, RunInfo, Symbol};
 
 const NAME: &str = "test.log";
@@ -45,6 +45,7 @@ fn info(name: &str, unknown: Option<UnknownReason>) -> FunctionInfo {
         exit_reason: "asked for".into(),
         unknown,
         ordinal: 2,
+        place: SourcePlace::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use scalpel_common::segment::{NOT_KNOWN, NameHead, name_flags};
 
 use crate::event::Source;
-use crate::function::{ExitStrategy, FunctionInfo, Language, UnknownReason};
+use crate::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
 
 /// Size of the fixed part of a record.
 pub(super) const HEAD: u64 = size_of::<NameHead>() as u64;
@@ -101,6 +101,7 @@ fn blank(language: Language) -> FunctionInfo {
         exit_reason: "told by the probe in the process".into(),
         unknown: None,
         ordinal: 0,
+        place: SourcePlace::default(),
     }
 }
 
@@ -143,6 +144,7 @@ impl Parts {
             .find(|text| !text.is_empty())
             .unwrap_or_default()
             .to_owned();
+        let place = self.source_place();
         let is_nameless = self.name.is_empty();
         let name = if is_nameless {
             format!("<anonymous {}>", self.place(file_name))
@@ -166,7 +168,20 @@ impl Parts {
             }),
             size: extent(self.start, self.end).unwrap_or(0),
             unknown: is_nameless.then_some(UnknownReason::Nameless),
+            place,
             ..blank(language(source))
+        }
+    }
+
+    fn source_place(&self) -> SourcePlace {
+        let known = |number: u32| (number != NOT_KNOWN).then_some(number);
+        SourcePlace {
+            end_line: (self.end_line > 0).then_some(self.end_line),
+            column: known(self.column),
+            range: known(self.start).zip(known(self.end)),
+            body_hash: self.body_hash,
+            text_hash: self.text_hash,
+            flags: self.flags,
         }
     }
 

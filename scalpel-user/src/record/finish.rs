@@ -10,7 +10,9 @@ use super::cost;
 use super::live::Live;
 use super::now_mono;
 use crate::event::{FuncId, Pid};
-use crate::function::{ExitStrategy, FunctionInfo, FunctionTable, Language, UnknownReason};
+use crate::function::{
+    ExitStrategy, FunctionInfo, FunctionTable, Language, SourcePlace, UnknownReason,
+};
 use crate::input::{Input, Loss, Symbol};
 use crate::kernel::attach::DetachReport;
 use crate::kernel::ring::PollerReport;
@@ -208,6 +210,7 @@ fn nameless(reason: UnknownReason) -> FunctionInfo {
         exit_reason: String::new(),
         unknown: Some(reason),
         ordinal: 0,
+        place: SourcePlace::default(),
     }
 }
 

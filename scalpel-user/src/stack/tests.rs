@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::event::{Addr, Kind, Source, flags};
-use crate::function::{ExitStrategy, Language};
+use crate::function::{ExitStrategy, Language, SourcePlace};
 use crate::tree::{Context, ContextId, EdgeSource, Metrics};
 
 const PID: Pid = Pid(1);
@@ -197,6 +197,7 @@ pub(super) fn info(file_offset: u64) -> FunctionInfo {
         exit_reason: String::new(),
         unknown: None,
         ordinal: 0,
+        place: SourcePlace::default(),
     }
 }
 

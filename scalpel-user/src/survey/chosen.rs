@@ -8,7 +8,7 @@ use std::sync::Arc;
 use globset::Glob;
 
 use super::{Candidate, Question, Survey, SurveyError, compiled, hint};
-use crate::function::{ExitStrategy, FunctionInfo};
+use crate::function::{ExitStrategy, FunctionInfo, SourcePlace};
 use crate::image::{
     DebugFiles, Disassembler, ExitPolicy, ExitReason, ExitRequest, Image, ImageError,
     ImageFunction, Pattern, SiteCost, SitePlan, plan_sites, select,
@@ -247,6 +247,7 @@ pub(super) fn describe(path: &Path, build_id: &str, function: &ImageFunction) ->
         exit_reason: String::new(),
         unknown: function.unknown.clone(),
         ordinal: 0,
+        place: SourcePlace::default(),
     }
 }
 

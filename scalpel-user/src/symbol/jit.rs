@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::Named;
 use crate::event::Pid;
-use crate::function::{ExitStrategy, FunctionInfo, Language, UnknownReason};
+use crate::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
 
 /// Most of a perf map that is read; Node grows its map for as long as it lives.
 const LIMIT: u64 = 256 << 20;
@@ -148,6 +148,7 @@ fn info(raw: &str, start: u64, size: u64) -> FunctionInfo {
         exit_reason: String::new(),
         unknown: None,
         ordinal: 0,
+        place: SourcePlace::default(),
     }
 }
 

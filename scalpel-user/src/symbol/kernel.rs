@@ -9,7 +9,7 @@ use blazesym::symbolize::source::{Kernel, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 
 use super::Named;
-use crate::function::{ExitStrategy, FunctionInfo, Language, UnknownReason};
+use crate::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
 
 /// Where the kernel's symbols are.
 const KALLSYMS: &str = "/proc/kallsyms";
@@ -90,5 +90,6 @@ fn info(name: &str, address: u64, size: u64) -> FunctionInfo {
         exit_reason: String::new(),
         unknown: None,
         ordinal: 0,
+        place: SourcePlace::default(),
     }
 }

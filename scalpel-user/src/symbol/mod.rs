@@ -19,7 +19,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::event::Pid;
-use crate::function::{ExitStrategy, FunctionInfo, Language, UnknownReason};
+use crate::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
 
 pub use jit::{JitFunction, jit_functions};
 
@@ -240,6 +240,7 @@ fn probe_page() -> FunctionInfo {
         exit_reason: String::new(),
         unknown: None,
         ordinal: 0,
+        place: SourcePlace::default(),
     }
 }
 

@@ -12,7 +12,7 @@ use blazesym::symbolize::{Input, Reason, Symbolized, Symbolizer};
 use rustc_hash::FxHashMap;
 
 use super::{FunctionReader, Named};
-use crate::function::{ExitStrategy, FunctionInfo, UnknownReason};
+use crate::function::{ExitStrategy, FunctionInfo, SourcePlace, UnknownReason};
 
 /// A file, by the order in which it was first seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -218,5 +218,6 @@ fn ask(
         exit_reason: String::new(),
         unknown: None,
         ordinal: 0,
+        place: SourcePlace::default(),
     }))
 }

@@ -39,6 +39,7 @@ impl FunctionReader for One {
             exit_reason: String::new(),
             unknown: None,
             ordinal: 0,
+            place: Default::default(),
         }])
     }
 

@@ -7,7 +7,7 @@ use blazesym::symbolize::source::{Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 
 use super::Named;
-use crate::function::{ExitStrategy, FunctionInfo, Language, UnknownReason};
+use crate::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
 
 /// Our own vdso.
 #[derive(Default)]
@@ -66,5 +66,6 @@ fn info(name: &str, offset: u64, size: u64) -> FunctionInfo {
         exit_reason: String::new(),
         unknown: None,
         ordinal: 0,
+        place: SourcePlace::default(),
     }
 }

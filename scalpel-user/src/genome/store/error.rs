@@ -74,6 +74,12 @@ pub enum GenomeError {
         /// Bytes that are there.
         found: u64,
     },
+    /// The file tells what exists, and not what ran.
+    #[error("{} has no run: it tells what exists only; `scalpel-ebpf genome merge` puts it beside a recording", path.display())]
+    NoRecording {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file contradicts itself.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {

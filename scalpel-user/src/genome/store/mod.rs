@@ -17,7 +17,9 @@ pub use error::GenomeError;
 use std::path::Path;
 
 use super::Genome;
+use super::merge::Merged;
 use crate::catalog::Catalog;
+use write::Rows;
 
 impl Genome {
     /// Writes the genome to `path`, with mode 0600. A file that is there already is kept as `path.old`.
@@ -26,16 +28,37 @@ impl Genome {
     /// [`GenomeError::NoSpace`], [`GenomeError::NotAFile`] and the other reasons why it cannot be written; then
     /// nothing is left behind and an old file is untouched.
     pub fn write(&self, path: &Path) -> Result<(), GenomeError> {
-        let aside = aside::Aside::create(path)?;
-        write::write(self, aside.path(), None)
-            .map_err(|source| GenomeError::writing(path, source, write::needed_bytes(self)))?;
-        aside.publish()
+        write_to(&Rows::of(self), path)
     }
 
-    /// Reads a genome.
+    /// Reads a genome. The recordings of a file of many runs are added up.
     ///
     /// # Errors
     /// Says whether the file is no genome, was written by a newer scalpel, is cut off or is damaged.
+    pub fn read(path: &Path) -> Result<Self, GenomeError> {
+        let merged = Merged::read(path)?;
+        if merged.runs.is_empty() {
+            return Err(GenomeError::NoRecording {
+                path: path.to_owned(),
+            });
+        }
+        Ok(merged.into_genome())
+    }
+}
+
+impl Merged {
+    /// Writes all recordings to one file, as [`Genome::write`] does.
+    ///
+    /// # Errors
+    /// As [`Genome::write`].
+    pub fn write(&self, path: &Path) -> Result<(), GenomeError> {
+        write_to(&Rows::of_merged(self), path)
+    }
+
+    /// Reads all recordings of a file; of one that only tells what exists, none.
+    ///
+    /// # Errors
+    /// As [`Genome::read`].
     pub fn read(path: &Path) -> Result<Self, GenomeError> {
         read::read(path)
     }
@@ -60,6 +83,13 @@ impl Catalog {
     pub fn read(path: &Path) -> Result<Self, GenomeError> {
         read::read_catalog(path)
     }
+}
+
+fn write_to(rows: &Rows<'_>, path: &Path) -> Result<(), GenomeError> {
+    let aside = aside::Aside::create(path)?;
+    write::write(rows, aside.path(), None)
+        .map_err(|source| GenomeError::writing(path, source, write::needed_bytes(rows)))?;
+    aside.publish()
 }
 
 #[cfg(test)]

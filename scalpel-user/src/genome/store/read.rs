@@ -3,7 +3,6 @@
 //! Three things keep a hostile file from doing harm: only our tables with our exact text are read (no views, no
 //! triggers), every value is checked where it is read, and all rows together may not be larger than the file.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,14 +11,15 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
 
 use super::budget::Budget;
 use super::header::Head;
-use super::rows::{RunRow, cell, func, function, maybe_func, maybe_unsigned, run, unsigned};
+use super::rows::{self, func, maybe_func, maybe_unsigned, unsigned};
 use super::{GenomeError, exists, header, schema};
 use crate::catalog::Catalog;
 use crate::event::{FuncId, MonoTime, Pid, Tid};
 use crate::function::FunctionTable;
+use crate::genome::merge::Merged;
 use crate::genome::{BlindSpot, Counter, Genome, loss};
 use crate::input::{Bound, Loss};
-use crate::tree::{Cell, Context, ContextId, FunctionFaults, Histogram, Thread, Tree};
+use crate::tree::{Context, ContextId, Histogram, Thread};
 
 /// What is wrong with the inside of a file.
 #[derive(Debug)]
@@ -40,29 +40,30 @@ pub(super) fn damaged<T>(what: impl Into<String>) -> Checked<T> {
     Err(Fault::Damaged(what.into()))
 }
 
-/// Reads the genome at `path`.
-pub(super) fn read(path: &Path) -> Result<Genome, GenomeError> {
-    with_tables(path, |tables| tables.genome())
+/// Reads the recordings in the file at `path`, and what exists.
+pub(super) fn read(path: &Path) -> Result<Merged, GenomeError> {
+    with_tables(path, |tables| tables.merged())
 }
 
 /// Reads what exists from the file at `path`, which may have no recording.
 pub(super) fn read_catalog(path: &Path) -> Result<Catalog, GenomeError> {
-    with_tables(path, |tables| tables.catalog())
+    with_tables(path, |mut tables| tables.catalog())
 }
 
 fn with_tables<T>(
     path: &Path,
-    of: impl FnOnce(&mut Tables<'_>) -> Checked<T>,
+    of: impl FnOnce(Tables<'_>) -> Checked<T>,
 ) -> Result<T, GenomeError> {
     let Head { length, version } = header::check(path)?;
     let read = open(path).map_err(Fault::from).and_then(|db| {
-        let mut tables = Tables {
+        let tables = Tables {
             db: &db,
             budget: Budget::new(length),
             version,
+            runs: Vec::new(),
         };
         tables.check_schema()?;
-        of(&mut tables)
+        of(tables)
     });
     read.map_err(|fault| match fault {
         Fault::Sqlite(source) => GenomeError::Read {
@@ -77,7 +78,7 @@ fn with_tables<T>(
 }
 
 /// Opens the file as immutable: nothing is locked, no journal beside it is believed, nothing is ever written.
-fn open(path: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
     let mut uri = String::from("file:");
     for &byte in path.as_os_str().as_bytes() {
         match byte {
@@ -101,38 +102,24 @@ pub(super) struct Tables<'db> {
     db: &'db Connection,
     budget: Budget,
     version: u32,
+    /// Filled as the tables are read; row `n` of `runs` is at `n - 1`.
+    runs: Vec<Genome>,
 }
 
 impl Tables<'_> {
-    fn genome(&mut self) -> Checked<Genome> {
-        let (run, ended, cut, window_ns, folded_calls) = self.run()?;
+    fn merged(mut self) -> Checked<Merged> {
+        self.runs()?;
         let functions = self.functions()?;
-        let known = functions.len();
-        let threads = self.threads()?;
-        let contexts = self.contexts(known)?;
-        let cells = self.cells(threads.len(), contexts.len())?;
-        let histograms = self.histograms(known)?;
-        let faults = self.faults(known)?;
-        Ok(Genome {
-            run,
-            ended,
-            cut,
+        let contexts = self.contexts(functions.len())?;
+        self.measurements(functions.len(), contexts.len())?;
+        self.doubts(functions.len())?;
+        let catalog = self.catalog()?;
+        let runs = self.runs.into_iter();
+        Ok(Merged {
             functions,
-            tree: Tree {
-                window_ns,
-                contexts,
-                threads,
-                cells,
-                histograms,
-                faults,
-                folded_calls,
-            },
-            losses: self.losses(known)?,
-            bounds: self.bounds(known)?,
-            notes: self.notes()?,
-            counters: self.counters()?,
-            blind_spots: self.blind_spots()?,
-            catalog: self.catalog()?,
+            contexts,
+            runs: runs.map(|run| (run.run.uuid.clone(), run)).collect(),
+            catalog,
         })
     }
 
@@ -153,7 +140,7 @@ impl Tables<'_> {
                 .query_row([name], |row| row.get::<_, String>(0))
                 .optional()?
             {
-                Some(found) if found == *text => {}
+                Some(found) if found == text => {}
                 Some(_) => return damaged(format!("its table {name} has another shape")),
                 None => return damaged(format!("it has no table {name}")),
             }
@@ -167,29 +154,46 @@ impl Tables<'_> {
         table: &str,
         mut each: impl FnMut(&Row<'_>) -> Checked<()>,
     ) -> Checked<()> {
-        let mut query = self.db.prepare(&format!("SELECT * FROM {table}"))?;
+        self.rows_and_runs(table, |_, row| each(row))
+    }
+
+    fn rows_and_runs(
+        &mut self,
+        table: &str,
+        mut each: impl FnMut(&mut [Genome], &Row<'_>) -> Checked<()>,
+    ) -> Checked<()> {
+        let columns = schema::columns_of(table, self.version);
+        let mut query = self.db.prepare(&format!("SELECT {columns} FROM {table}"))?;
         let mut rows = query.query([])?;
         while let Some(row) = rows.next()? {
             self.budget.charge(row)?;
-            each(row)?;
+            each(&mut self.runs, row)?;
         }
         Ok(())
     }
 
-    fn run(&mut self) -> Checked<RunRow> {
+    /// As [`Tables::rows`], of a table whose first column is the number of a run.
+    fn rows_of_runs(
+        &mut self,
+        table: &str,
+        mut each: impl FnMut(&mut Genome, &Row<'_>) -> Checked<()>,
+    ) -> Checked<()> {
+        self.rows_and_runs(table, |runs, row| {
+            each(of_run(runs, unsigned(row, 0)?)?, row)
+        })
+    }
+
+    fn runs(&mut self) -> Checked<()> {
         let mut runs = Vec::new();
         self.rows("runs", |row| {
-            runs.push(run(row)?);
+            if unsigned(row, 0)? != runs.len() as u64 + 1 {
+                return damaged("its runs are not numbered 1, 2, 3 ...");
+            }
+            runs.push(rows::run(row)?);
             Ok(())
         })?;
-        match (runs.pop(), runs.len()) {
-            (Some(run), 0) => Ok(run),
-            (None, _) => damaged("it has no run: it holds at most what exists"),
-            (Some(_), others) => damaged(format!(
-                "it has {} runs, this version reads files of one",
-                others + 1
-            )),
-        }
+        self.runs = runs;
+        Ok(())
     }
 
     fn functions(&mut self) -> Checked<FunctionTable> {
@@ -197,30 +201,13 @@ impl Tables<'_> {
         self.rows("functions", |row| {
             let next = table.len() as u64 + 1;
             match u32::try_from(next).ok().and_then(FuncId::new) {
-                Some(id) if unsigned(row, 0)? == next && table.define(id, function(row)?) => {}
+                Some(id) if unsigned(row, 0)? == next && table.define(id, rows::function(row)?) => {
+                }
                 _ => return damaged("its functions are not numbered 1, 2, 3 ..."),
             }
             Ok(())
         })?;
         Ok(table)
-    }
-
-    fn threads(&mut self) -> Checked<Vec<Thread>> {
-        let mut threads = Vec::new();
-        self.rows("threads", |row| {
-            if unsigned(row, 0)? != threads.len() as u64 {
-                return damaged("its threads are not numbered 0, 1, 2 ...");
-            }
-            threads.push(Thread {
-                pid: Pid(row.get(2)?),
-                tid: Tid(row.get(3)?),
-                name: row.get(4)?,
-                events: unsigned(row, 5)?,
-                lost: unsigned(row, 6)?,
-            });
-            Ok(())
-        })?;
-        Ok(threads)
     }
 
     fn contexts(&mut self, functions: usize) -> Checked<Vec<Context>> {
@@ -248,25 +235,61 @@ impl Tables<'_> {
         Ok(contexts)
     }
 
-    fn cells(&mut self, threads: usize, contexts: usize) -> Checked<Vec<Cell>> {
-        let mut cells = Vec::new();
-        // Any sum over cells stays below this sum, so none that a report makes can overflow.
-        let mut sum = [0i64; schema::METRICS];
-        self.rows("cells", |row| {
-            let cell = cell(row, &mut sum)?;
-            if cell.thread as usize >= threads || cell.context.0 as usize >= contexts {
-                return damaged("a cell names a thread or context that is not there");
-            }
-            cells.push(cell);
+    /// What was measured on which thread.
+    fn measurements(&mut self, functions: usize, contexts: usize) -> Checked<()> {
+        let places = self.threads()?;
+        self.cells(&places, contexts)?;
+        self.histograms(functions)?;
+        self.rows_of_runs("faults", |run, row| {
+            let func = func(row, 1, functions)?;
+            run.tree.faults.push((func, rows::faults(row)?));
             Ok(())
-        })?;
-        Ok(cells)
+        })
     }
 
-    fn histograms(&mut self, functions: usize) -> Checked<Vec<(FuncId, Histogram)>> {
-        let mut histograms: Vec<(FuncId, Histogram)> = Vec::new();
-        self.rows("histograms", |row| {
-            let (func, bucket) = (func(row, 0, functions)?, (row.get(1)?, unsigned(row, 2)?));
+    /// The threads of all runs: for each, its run and its place there.
+    fn threads(&mut self) -> Checked<Vec<(usize, u32)>> {
+        let mut places = Vec::new();
+        self.rows_and_runs("threads", |runs, row| {
+            if unsigned(row, 0)? != places.len() as u64 {
+                return damaged("its threads are not numbered 0, 1, 2 ...");
+            }
+            let number = unsigned(row, 1)?;
+            let threads = &mut of_run(runs, number)?.tree.threads;
+            places.push((number as usize - 1, threads.len() as u32));
+            threads.push(Thread {
+                pid: Pid(row.get(2)?),
+                tid: Tid(row.get(3)?),
+                name: row.get(4)?,
+                events: unsigned(row, 5)?,
+                lost: unsigned(row, 6)?,
+            });
+            Ok(())
+        })?;
+        Ok(places)
+    }
+
+    fn cells(&mut self, places: &[(usize, u32)], contexts: usize) -> Checked<()> {
+        // Any sum over cells stays below this sum, so none that a report makes can overflow.
+        let mut sum = [0i64; schema::METRICS];
+        self.rows_and_runs("cells", |runs, row| {
+            let mut cell = rows::cell(row, &mut sum)?;
+            let place = places.get(cell.thread as usize);
+            match place.and_then(|&(run, thread)| Some((runs.get_mut(run)?, thread))) {
+                Some((run, thread)) if (cell.context.0 as usize) < contexts => {
+                    cell.thread = thread;
+                    run.tree.cells.push(cell);
+                    Ok(())
+                }
+                _ => damaged("a cell names a thread or context that is not there"),
+            }
+        })
+    }
+
+    fn histograms(&mut self, functions: usize) -> Checked<()> {
+        self.rows_of_runs("histograms", |run, row| {
+            let (func, bucket) = (func(row, 1, functions)?, (row.get(2)?, unsigned(row, 3)?));
+            let histograms = &mut run.tree.histograms;
             match histograms.last_mut() {
                 Some((last, histogram)) if *last == func => histogram.buckets.push(bucket),
                 _ => histograms.push((
@@ -277,34 +300,17 @@ impl Tables<'_> {
                 )),
             }
             Ok(())
-        })?;
-        Ok(histograms)
+        })
     }
 
-    fn faults(&mut self, functions: usize) -> Checked<Vec<(FuncId, FunctionFaults)>> {
-        let mut faults = Vec::new();
-        self.rows("faults", |row| {
-            let mut columns = [0; 5];
-            for (at, column) in (1..).zip(&mut columns) {
-                *column = unsigned(row, at)?;
-            }
-            faults.push((
-                func(row, 0, functions)?,
-                schema::faults_from_columns(columns),
-            ));
-            Ok(())
-        })?;
-        Ok(faults)
-    }
-
-    fn losses(&mut self, functions: usize) -> Checked<Vec<Loss>> {
-        let mut losses = Vec::new();
-        self.rows("losses", |row| {
+    /// What is not sure about each run.
+    fn doubts(&mut self, functions: usize) -> Checked<()> {
+        self.rows_of_runs("losses", |run, row| {
             let word: String = row.get(1)?;
             let Some(class) = loss::class_of(&word) else {
                 return damaged(format!("it lost events of class {word:?}"));
             };
-            losses.push(Loss {
+            run.losses.push(Loss {
                 class,
                 cpu: row.get(2)?,
                 func: maybe_func(row, 3, functions)?,
@@ -312,54 +318,40 @@ impl Tables<'_> {
             });
             Ok(())
         })?;
-        Ok(losses)
-    }
-
-    fn bounds(&mut self, functions: usize) -> Checked<Vec<Bound>> {
-        let mut bounds = Vec::new();
-        self.rows("bounds", |row| {
-            let since = maybe_unsigned(row, 2)?.map(MonoTime);
-            bounds.push(Bound {
+        self.rows_of_runs("bounds", |run, row| {
+            run.bounds.push(Bound {
                 func: func(row, 1, functions)?,
-                since,
+                since: maybe_unsigned(row, 2)?.map(MonoTime),
                 reason: row.get(3)?,
             });
             Ok(())
         })?;
-        Ok(bounds)
-    }
-
-    fn notes(&mut self) -> Checked<Vec<String>> {
-        let mut notes = Vec::new();
-        self.rows("notes", |row| {
-            notes.push(row.get(1)?);
+        self.rows_of_runs("notes", |run, row| {
+            run.notes.push(row.get(1)?);
             Ok(())
         })?;
-        Ok(notes)
-    }
-
-    fn counters(&mut self) -> Checked<BTreeMap<Counter, u64>> {
-        let mut counters = BTreeMap::new();
-        self.rows("counters", |row| {
+        self.rows_of_runs("counters", |run, row| {
             let word: String = row.get(1)?;
             match Counter::ALL.iter().find(|counter| counter.word() == word) {
-                Some(&counter) => drop(counters.insert(counter, unsigned(row, 2)?)),
+                Some(&counter) => drop(run.counters.insert(counter, unsigned(row, 2)?)),
                 None => return damaged(format!("it has a counter {word:?}")),
             }
             Ok(())
         })?;
-        Ok(counters)
-    }
-
-    fn blind_spots(&mut self) -> Checked<Vec<BlindSpot>> {
-        let mut spots = Vec::new();
-        self.rows("blind_spots", |row| {
-            spots.push(BlindSpot {
+        self.rows_of_runs("blind_spots", |run, row| {
+            run.blind_spots.push(BlindSpot {
                 probe: row.get(1)?,
                 what: row.get(2)?,
             });
             Ok(())
-        })?;
-        Ok(spots)
+        })
+    }
+}
+
+fn of_run(runs: &mut [Genome], number: u64) -> Checked<&mut Genome> {
+    let at = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
+    match at.and_then(|at| runs.get_mut(at)) {
+        Some(run) => Ok(run),
+        None => damaged(format!("it names a run {number} that is not there")),
     }
 }

@@ -1,18 +1,16 @@
-//! Rows of the tables of what ran: every value is checked where it is read.
+//! One row of a table -> what it says, or what is wrong with it.
 
 use rusqlite::Row;
 
 use super::read::{Checked, damaged};
 use super::schema;
 use crate::event::{FuncId, MonoTime, Pid};
-use crate::function::{FunctionInfo, UnknownReason};
+use crate::function::{FunctionInfo, SourcePlace, UnknownReason};
+use crate::genome::Genome;
 use crate::input::RunInfo;
-use crate::tree::{Cell, ContextId};
+use crate::tree::{Cell, ContextId, FunctionFaults, Tree};
 
-/// A recording, its end, whether it was cut, the length of its windows, and calls that were folded away.
-pub(super) type RunRow = (RunInfo, MonoTime, bool, u64, u64);
-
-pub(super) fn run(row: &Row<'_>) -> Checked<RunRow> {
+pub(super) fn run(row: &Row<'_>) -> Checked<Genome> {
     let probe_cost_ns = match (maybe_unsigned(row, 12)?, maybe_unsigned(row, 13)?) {
         (Some(low), Some(high)) => Some((low, high)),
         (None, None) => None,
@@ -31,13 +29,16 @@ pub(super) fn run(row: &Row<'_>) -> Checked<RunRow> {
         probe_cost_ns,
         sample_hz: row.get(14)?,
     };
-    Ok((
-        run,
-        MonoTime(unsigned(row, 8)?),
-        row.get(9)?,
-        unsigned(row, 15)?,
-        unsigned(row, 16)?,
-    ))
+    Ok(Genome {
+        ended: MonoTime(unsigned(row, 8)?),
+        cut: row.get(9)?,
+        tree: Tree {
+            window_ns: unsigned(row, 15)?,
+            folded_calls: unsigned(row, 16)?,
+            ..Tree::default()
+        },
+        ..Genome::of_run(run)
+    })
 }
 
 pub(super) fn function(row: &Row<'_>) -> Checked<FunctionInfo> {
@@ -65,7 +66,24 @@ pub(super) fn function(row: &Row<'_>) -> Checked<FunctionInfo> {
         exit_reason: row.get(14)?,
         unknown: unknown(row)?,
         ordinal: row.get(17)?,
+        place: SourcePlace {
+            end_line: row.get(18)?,
+            column: row.get(19)?,
+            range: row.get::<_, Option<u32>>(20)?.zip(row.get(21)?),
+            body_hash: hash(row, 22)?,
+            text_hash: hash(row, 23)?,
+            flags: row.get(24)?,
+        },
     })
+}
+
+/// Hashes are blobs: SQLite's integers are signed. NULL = not known.
+fn hash(row: &Row<'_>, at: usize) -> Checked<u64> {
+    match row.get::<_, Option<Vec<u8>>>(at)?.map(<[u8; 8]>::try_from) {
+        None => Ok(0),
+        Some(Ok(bytes)) => Ok(u64::from_be_bytes(bytes)),
+        Some(Err(_)) => damaged("a hash is not 8 bytes long"),
+    }
 }
 
 fn unknown(row: &Row<'_>) -> Checked<Option<UnknownReason>> {
@@ -95,6 +113,14 @@ pub(super) fn cell(row: &Row<'_>, sum: &mut [i64; schema::METRICS]) -> Checked<C
         context: ContextId(row.get(2)?),
         metrics: schema::from_columns(columns),
     })
+}
+
+pub(super) fn faults(row: &Row<'_>) -> Checked<FunctionFaults> {
+    let mut columns = [0; 5];
+    for (at, column) in (2..).zip(&mut columns) {
+        *column = unsigned(row, at)?;
+    }
+    Ok(schema::faults_from_columns(columns))
 }
 
 pub(super) fn unsigned(row: &Row<'_>, at: usize) -> Checked<u64> {

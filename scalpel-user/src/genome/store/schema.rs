@@ -31,7 +31,9 @@ pub(super) const TABLES: &[(&str, &str)] = &[
         "CREATE TABLE functions(id INTEGER PRIMARY KEY, key TEXT NOT NULL, name TEXT NOT NULL, raw_name TEXT NOT NULL, \
          module TEXT NOT NULL, path TEXT NOT NULL, file TEXT, line INTEGER, language TEXT NOT NULL, build_id TEXT NOT NULL, \
          file_offset INTEGER NOT NULL, size INTEGER NOT NULL, site_delta INTEGER NOT NULL, exit TEXT NOT NULL, \
-         exit_reason TEXT NOT NULL, unknown TEXT, unknown_detail TEXT, ordinal INTEGER NOT NULL) STRICT",
+         exit_reason TEXT NOT NULL, unknown TEXT, unknown_detail TEXT, ordinal INTEGER NOT NULL, \
+         end_line INTEGER, col INTEGER, text_start INTEGER, text_end INTEGER, body_hash BLOB, text_hash BLOB, \
+         flags INTEGER NOT NULL) STRICT",
     ),
     (
         "threads",
@@ -53,13 +55,14 @@ pub(super) const TABLES: &[(&str, &str)] = &[
     ),
     (
         "histograms",
-        "CREATE TABLE histograms(func INTEGER NOT NULL, bucket INTEGER NOT NULL, count INTEGER NOT NULL, \
-         PRIMARY KEY(func, bucket)) STRICT, WITHOUT ROWID",
+        "CREATE TABLE histograms(run INTEGER NOT NULL, func INTEGER NOT NULL, bucket INTEGER NOT NULL, \
+         count INTEGER NOT NULL, PRIMARY KEY(run, func, bucket)) STRICT, WITHOUT ROWID",
     ),
     (
         "faults",
-        "CREATE TABLE faults(func INTEGER PRIMARY KEY, missed_enter INTEGER NOT NULL, open_at_end INTEGER NOT NULL, \
-         depth_limited INTEGER NOT NULL, cut_by_loss INTEGER NOT NULL, return_refused INTEGER NOT NULL) STRICT",
+        "CREATE TABLE faults(run INTEGER NOT NULL, func INTEGER NOT NULL, missed_enter INTEGER NOT NULL, \
+         open_at_end INTEGER NOT NULL, depth_limited INTEGER NOT NULL, cut_by_loss INTEGER NOT NULL, \
+         return_refused INTEGER NOT NULL, PRIMARY KEY(run, func)) STRICT, WITHOUT ROWID",
     ),
     (
         "losses",
@@ -86,14 +89,54 @@ pub(super) const TABLES: &[(&str, &str)] = &[
 /// The first version with tables of what exists.
 pub(super) const EXISTS_SINCE: u32 = 3;
 
-/// The tables that a file of `version` has.
-pub(super) fn tables(version: u32) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+/// Tables of version 2 that had another shape: what the reader puts in the place of columns that came later, and the
+/// text.
+pub(super) const BEFORE_3: &[(&str, &str, &str)] = &[
+    (
+        "functions",
+        "*, NULL, NULL, NULL, NULL, NULL, NULL, 0",
+        "CREATE TABLE functions(id INTEGER PRIMARY KEY, key TEXT NOT NULL, name TEXT NOT NULL, raw_name TEXT NOT NULL, \
+         module TEXT NOT NULL, path TEXT NOT NULL, file TEXT, line INTEGER, language TEXT NOT NULL, build_id TEXT NOT NULL, \
+         file_offset INTEGER NOT NULL, size INTEGER NOT NULL, site_delta INTEGER NOT NULL, exit TEXT NOT NULL, \
+         exit_reason TEXT NOT NULL, unknown TEXT, unknown_detail TEXT, ordinal INTEGER NOT NULL) STRICT",
+    ),
+    (
+        "histograms",
+        "1, *",
+        "CREATE TABLE histograms(func INTEGER NOT NULL, bucket INTEGER NOT NULL, count INTEGER NOT NULL, \
+         PRIMARY KEY(func, bucket)) STRICT, WITHOUT ROWID",
+    ),
+    (
+        "faults",
+        "1, *",
+        "CREATE TABLE faults(func INTEGER PRIMARY KEY, missed_enter INTEGER NOT NULL, open_at_end INTEGER NOT NULL, \
+         depth_limited INTEGER NOT NULL, cut_by_loss INTEGER NOT NULL, return_refused INTEGER NOT NULL) STRICT",
+    ),
+];
+
+fn before_3(
+    table: &str,
+    version: u32,
+) -> Option<&'static (&'static str, &'static str, &'static str)> {
+    let mut older = BEFORE_3.iter();
+    older.find(|(name, ..)| version < 3 && *name == table)
+}
+
+/// Name and text of every table of a file of `version`.
+pub(super) fn tables(version: u32) -> impl Iterator<Item = (&'static str, &'static str)> {
     let exists: &[_] = if version < EXISTS_SINCE {
         &[]
     } else {
         super::exists::schema::TABLES
     };
-    TABLES.iter().chain(exists)
+    TABLES.iter().chain(exists).map(move |&(name, text)| {
+        before_3(name, version).map_or((name, text), |&(name, _, older)| (name, older))
+    })
+}
+
+/// What to select of a table of a file of `version`, so that its columns are those of this version.
+pub(super) fn columns_of(table: &str, version: u32) -> &'static str {
+    before_3(table, version).map_or("*", |&(_, columns, _)| columns)
 }
 
 /// Sums for people with a SQLite shell, and two views with names in them. A reader of ours derives them anew.

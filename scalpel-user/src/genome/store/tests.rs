@@ -92,9 +92,13 @@ fn a_full_disk_is_named_and_leaves_nothing_behind() {
     let path = folder.path().join("x.genome");
     fs::write(&path, "before").unwrap();
     let aside = Aside::create(&path).unwrap();
-    let failed = write::write(&example(), aside.path(), Some(8)).unwrap_err();
+    let failed = write::write(&write::Rows::of(&example()), aside.path(), Some(8)).unwrap_err();
     drop(aside);
-    let error = GenomeError::writing(&path, failed, write::needed_bytes(&example()));
+    let error = GenomeError::writing(
+        &path,
+        failed,
+        write::needed_bytes(&write::Rows::of(&example())),
+    );
     assert!(
         matches!(error, GenomeError::NoSpace { needed, .. } if needed > 0),
         "{error:?}"
@@ -163,7 +167,7 @@ fn a_row_that_contradicts_the_others_is_refused() {
         ),
         ("UPDATE cells SET thread = 7", "thread or context"),
         ("UPDATE losses SET class = 'other'", "class \"other\""),
-        ("DELETE FROM runs", "no run"),
+        ("DELETE FROM runs", "run 1"),
         (
             "UPDATE threads SET id = 9 WHERE id = 1",
             "threads are not numbered",

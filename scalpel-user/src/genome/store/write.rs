@@ -7,20 +7,69 @@ use rusqlite::{Connection, Statement, params, params_from_iter};
 use super::{exists, schema};
 use crate::catalog::Catalog;
 use crate::event::FuncId;
-use crate::function::{FunctionInfo, UnknownReason};
+use crate::function::{FunctionInfo, FunctionTable, UnknownReason};
+use crate::genome::merge::Merged;
 use crate::genome::{Genome, loss, totals};
-use crate::tree::Metrics;
+use crate::tree::{Cell, Context, Metrics, Tree};
 
 pub(super) type Sqlite<T> = rusqlite::Result<T>;
 
-/// The only run of a recording.
-const RUN: i64 = 1;
+/// What a file will hold: runs over one set of functions and contexts.
+pub(super) struct Rows<'a> {
+    functions: &'a FunctionTable,
+    contexts: &'a [Context],
+    runs: Vec<&'a Genome>,
+    catalog: &'a Catalog,
+}
+
+impl<'a> Rows<'a> {
+    /// One recording.
+    pub(super) fn of(genome: &'a Genome) -> Self {
+        Self {
+            functions: &genome.functions,
+            contexts: &genome.tree.contexts,
+            runs: vec![genome],
+            catalog: &genome.catalog,
+        }
+    }
+
+    /// Many.
+    pub(super) fn of_merged(merged: &'a Merged) -> Self {
+        Self {
+            functions: &merged.functions,
+            contexts: &merged.contexts,
+            runs: merged.runs.values().collect(),
+            catalog: &merged.catalog,
+        }
+    }
+
+    /// Runs with their numbers.
+    fn runs(&self) -> impl Iterator<Item = (i64, &'a Genome)> {
+        (1i64..).zip(self.runs.iter().copied())
+    }
+
+    /// All cells, by the numbers that their threads have in the file.
+    fn cells(&self) -> Vec<(u32, &'a Cell)> {
+        let mut first = 0;
+        let mut cells = Vec::new();
+        for run in &self.runs {
+            cells.extend(
+                run.tree
+                    .cells
+                    .iter()
+                    .map(|cell| (first + cell.thread, cell)),
+            );
+            first += run.tree.threads.len() as u32;
+        }
+        cells
+    }
+}
 
 /// Fills the empty file at `path`. `max_pages` is a limit for tests of a full disk.
-pub(super) fn write(genome: &Genome, path: &Path, max_pages: Option<u32>) -> Sqlite<()> {
+pub(super) fn write(genome: &Rows<'_>, path: &Path, max_pages: Option<u32>) -> Sqlite<()> {
     fill(path, max_pages, |db| {
         write_rows(genome, db)?;
-        exists::write(&genome.catalog, db)
+        exists::write(genome.catalog, db)
     })
 }
 
@@ -58,21 +107,20 @@ fn fill(
 }
 
 /// Size the file will have, estimated from above: for a message about a full disk.
-pub(super) fn needed_bytes(genome: &Genome) -> u64 {
+pub(super) fn needed_bytes(genome: &Rows<'_>) -> u64 {
     let text: usize = genome
         .functions
         .iter()
         .map(|(_, f)| {
-            128 + 2 * (f.name.len() + f.module.len())
+            160 + 2 * (f.name.len() + f.module.len())
                 + f.raw_name.len()
                 + f.path.len()
                 + f.exit_reason.len()
         })
         .sum();
-    let rows = genome.tree.cells.len() * 64
-        + genome.tree.contexts.len() * 48
-        + genome.tree.threads.len() * 64;
-    (text + rows + (1 << 16)) as u64 + needed_for(&genome.catalog)
+    let of_run = |run: &&Genome| run.tree.cells.len() * 64 + run.tree.threads.len() * 64;
+    let rows = genome.runs.iter().map(of_run).sum::<usize>() + genome.contexts.len() * 48;
+    (text + rows + (1 << 16)) as u64 + needed_for(genome.catalog)
 }
 
 /// The same for what exists.
@@ -86,14 +134,16 @@ pub(super) fn needed_for(catalog: &Catalog) -> u64 {
     (text + rows + (1 << 16)) as u64
 }
 
-fn write_rows(genome: &Genome, db: &Connection) -> Sqlite<()> {
-    write_run(genome, db)?;
+fn write_rows(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
+    write_runs(genome, db)?;
     write_functions(genome, db)?;
     write_threads(genome, db)?;
     write_contexts(genome, db)?;
     write_cells(genome, db)?;
     write_histograms(genome, db)?;
-    write_doubts(genome, db)?;
+    for (number, run) in genome.runs() {
+        write_doubts(number, run, db)?;
+    }
     write_sums(genome, db)
 }
 
@@ -113,33 +163,36 @@ pub(super) fn insert<'db>(
     ))
 }
 
-fn write_run(genome: &Genome, db: &Connection) -> Sqlite<()> {
-    let run = &genome.run;
-    let (low, high) = run.probe_cost_ns.unzip();
-    insert(db, "runs", 17)?.execute(params![
-        RUN,
-        run.uuid,
-        run.pid.0,
-        run.command,
-        run.host,
-        run.kernel,
-        int(run.started_unix_ns),
-        int(run.started.0),
-        int(genome.ended.0),
-        genome.cut,
-        run.mode,
-        run.version,
-        low.map(int),
-        high.map(int),
-        run.sample_hz,
-        int(genome.tree.window_ns),
-        int(genome.tree.folded_calls),
-    ])?;
+fn write_runs(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
+    let mut row = insert(db, "runs", 17)?;
+    for (number, genome) in genome.runs() {
+        let run = &genome.run;
+        let (low, high) = run.probe_cost_ns.unzip();
+        row.execute(params![
+            number,
+            run.uuid,
+            run.pid.0,
+            run.command,
+            run.host,
+            run.kernel,
+            int(run.started_unix_ns),
+            int(run.started.0),
+            int(genome.ended.0),
+            genome.cut,
+            run.mode,
+            run.version,
+            low.map(int),
+            high.map(int),
+            run.sample_hz,
+            int(genome.tree.window_ns),
+            int(genome.tree.folded_calls),
+        ])?;
+    }
     Ok(())
 }
 
-fn write_functions(genome: &Genome, db: &Connection) -> Sqlite<()> {
-    let mut row = insert(db, "functions", 18)?;
+fn write_functions(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
+    let mut row = insert(db, "functions", 25)?;
     for (id, info) in genome.functions.iter() {
         write_function(&mut row, id.get(), info)?;
     }
@@ -167,17 +220,32 @@ fn write_function(row: &mut Statement<'_>, id: u32, info: &FunctionInfo) -> Sqli
         unknown.map(UnknownReason::word),
         unknown.and_then(schema::unknown_detail),
         info.ordinal,
+        info.place.end_line,
+        info.place.column,
+        info.place.range.map(|(start, _)| start),
+        info.place.range.map(|(_, end)| end),
+        blob(info.place.body_hash),
+        blob(info.place.text_hash),
+        info.place.flags,
     ])?;
     Ok(())
 }
 
-fn write_threads(genome: &Genome, db: &Connection) -> Sqlite<()> {
+/// A hash as a blob, as integers of SQLite are signed; NULL for 0, which is *not known*.
+fn blob(hash: u64) -> Option<[u8; 8]> {
+    (hash != 0).then(|| hash.to_be_bytes())
+}
+
+fn write_threads(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
     let mut row = insert(db, "threads", 7)?;
-    for (id, thread) in (0i64..).zip(&genome.tree.threads) {
+    let threads = genome
+        .runs()
+        .flat_map(|(number, run)| run.tree.threads.iter().map(move |thread| (number, thread)));
+    for (id, (number, thread)) in (0i64..).zip(threads) {
         let (events, lost) = (int(thread.events), int(thread.lost));
         row.execute(params![
             id,
-            RUN,
+            number,
             thread.pid.0,
             thread.tid.0,
             thread.name,
@@ -188,9 +256,9 @@ fn write_threads(genome: &Genome, db: &Connection) -> Sqlite<()> {
     Ok(())
 }
 
-fn write_contexts(genome: &Genome, db: &Connection) -> Sqlite<()> {
+fn write_contexts(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
     let mut row = insert(db, "contexts", 4)?;
-    for (id, context) in (0i64..).zip(&genome.tree.contexts) {
+    for (id, context) in (0i64..).zip(genome.contexts) {
         let func = context.func.map(FuncId::get);
         row.execute((
             id,
@@ -202,16 +270,16 @@ fn write_contexts(genome: &Genome, db: &Connection) -> Sqlite<()> {
     Ok(())
 }
 
-fn write_cells(genome: &Genome, db: &Connection) -> Sqlite<()> {
+fn write_cells(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
     // Rows in the order of the key are appended; others would split pages all over the table.
-    let mut order: Vec<_> = genome.tree.cells.iter().collect();
-    order.sort_unstable_by_key(|cell| (cell.window, cell.thread, cell.context));
+    let mut order = genome.cells();
+    order.sort_unstable_by_key(|(thread, cell)| (cell.window, *thread, cell.context));
     // What SQLite and every reader can still add up: absurd numbers of a damaged stream are cut to that.
     let mut left = [i64::MAX; schema::METRICS];
     let mut row = insert(db, "cells", 3 + schema::METRICS)?;
-    for cell in order {
+    for (thread, cell) in order {
         row.raw_bind_parameter(1, cell.window)?;
-        row.raw_bind_parameter(2, cell.thread)?;
+        row.raw_bind_parameter(2, thread)?;
         row.raw_bind_parameter(3, cell.context.0)?;
         let columns = schema::to_columns(&cell.metrics).into_iter().zip(&mut left);
         for (column, (value, left)) in (4usize..).zip(columns) {
@@ -224,29 +292,31 @@ fn write_cells(genome: &Genome, db: &Connection) -> Sqlite<()> {
     Ok(())
 }
 
-fn write_histograms(genome: &Genome, db: &Connection) -> Sqlite<()> {
-    let mut row = insert(db, "histograms", 3)?;
-    for (func, histogram) in &genome.tree.histograms {
-        for &(bucket, count) in &histogram.buckets {
-            row.execute((func.get(), bucket, int(count)))?;
+fn write_histograms(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
+    let mut row = insert(db, "histograms", 4)?;
+    for (number, run) in genome.runs() {
+        for (func, histogram) in &run.tree.histograms {
+            for &(bucket, count) in &histogram.buckets {
+                row.execute((number, func.get(), bucket, int(count)))?;
+            }
         }
     }
     Ok(())
 }
 
-fn write_doubts(genome: &Genome, db: &Connection) -> Sqlite<()> {
-    let mut row = insert(db, "faults", 6)?;
+fn write_doubts(run: i64, genome: &Genome, db: &Connection) -> Sqlite<()> {
+    let mut row = insert(db, "faults", 7)?;
     for (func, faults) in &genome.tree.faults {
         let columns = schema::faults_to_columns(faults).map(int);
         row.execute(params_from_iter(
-            std::iter::once(i64::from(func.get())).chain(columns),
+            [run, i64::from(func.get())].into_iter().chain(columns),
         ))?;
     }
     let mut row = insert(db, "losses", 5)?;
     for loss in &genome.losses {
         let func = loss.func.map(FuncId::get);
         row.execute(params![
-            RUN,
+            run,
             loss::word(loss.class),
             loss.cpu,
             func,
@@ -256,28 +326,32 @@ fn write_doubts(genome: &Genome, db: &Connection) -> Sqlite<()> {
     let mut row = insert(db, "bounds", 4)?;
     for bound in &genome.bounds {
         let since = bound.since.map(|time| int(time.0));
-        row.execute(params![RUN, bound.func.get(), since, bound.reason])?;
+        row.execute(params![run, bound.func.get(), since, bound.reason])?;
     }
     let mut row = insert(db, "notes", 2)?;
     for note in &genome.notes {
-        row.execute((RUN, note))?;
+        row.execute((run, note))?;
     }
     let mut row = insert(db, "counters", 3)?;
     for (counter, &count) in &genome.counters {
-        row.execute((RUN, counter.word(), int(count)))?;
+        row.execute((run, counter.word(), int(count)))?;
     }
     let mut row = insert(db, "blind_spots", 3)?;
     for spot in &genome.blind_spots {
-        row.execute((RUN, &spot.probe, &spot.what))?;
+        row.execute((run, &spot.probe, &spot.what))?;
     }
     Ok(())
 }
 
-fn write_sums(genome: &Genome, db: &Connection) -> Sqlite<()> {
-    let tree = &genome.tree;
-    let own = totals::per_context(tree, |_| true);
+fn write_sums(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
+    let cells = genome.runs.iter().flat_map(|run| &run.tree.cells);
+    let own = totals::sum_up(genome.contexts.len(), cells);
+    let tree = &Tree {
+        contexts: genome.contexts.to_vec(),
+        ..Tree::default()
+    };
     let mut row = insert(db, "func_total", 14)?;
-    for (func, total) in (1i64..).zip(totals::functions(tree, &own, &genome.functions)) {
+    for (func, total) in (1i64..).zip(totals::functions(tree, &own, genome.functions)) {
         let m = &total.metrics;
         let [self_wall, self_cpu, total_wall, total_cpu] = times(m);
         if total.contexts > 0 {

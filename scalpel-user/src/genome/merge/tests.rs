@@ -1,0 +1,272 @@
+use proptest::prelude::*;
+
+use super::Merged;
+use crate::function::FunctionInfo;
+use crate::genome::Genome;
+use crate::genome::tests::{any_genome, example};
+use crate::genome::totals;
+use crate::tree::{Cell, ContextId, Metrics};
+
+/// What two merged genomes must have in common to be the same: everything, by what it is and not by its number.
+fn dump(merged: &Merged) -> String {
+    let function = |func: crate::event::FuncId| format!("{:?}", merged.functions.get(func));
+    let path = |mut id: ContextId| {
+        let mut path = Vec::new();
+        while id != ContextId::ROOT {
+            let context = merged.contexts[id.0 as usize];
+            path.push(format!("{:?}", context.func.map(function)));
+            id = context.parent;
+        }
+        path.join(" < ")
+    };
+    let mut lines: Vec<String> = merged
+        .functions
+        .iter()
+        .map(|(_, info)| format!("function {info:?}"))
+        .collect();
+    for (at, context) in merged.contexts.iter().enumerate() {
+        let path = path(ContextId(at as u32));
+        lines.push(format!("context {path} {:?}", context.source));
+    }
+    for (uuid, run) in &merged.runs {
+        let mut add = |line: String| lines.push(format!("{uuid} {line}"));
+        add(format!("{:?} {:?} {}", run.run, run.ended, run.cut));
+        add(format!("{} {}", run.tree.window_ns, run.tree.folded_calls));
+        add(format!("{:?}", run.tree.threads));
+        for cell in &run.tree.cells {
+            let (window, thread) = (cell.window, cell.thread);
+            add(format!(
+                "cell {window} {thread} {} {:?}",
+                path(cell.context),
+                cell.metrics
+            ));
+        }
+        for (func, histogram) in &run.tree.histograms {
+            add(format!("histogram {} {histogram:?}", function(*func)));
+        }
+        for (func, faults) in &run.tree.faults {
+            add(format!("faults {} {faults:?}", function(*func)));
+        }
+        for loss in &run.losses {
+            let func = loss.func.map(function);
+            add(format!(
+                "loss {:?} {:?} {func:?} {}",
+                loss.class, loss.cpu, loss.count
+            ));
+        }
+        for bound in &run.bounds {
+            let func = function(bound.func);
+            add(format!("bound {func} {:?} {}", bound.since, bound.reason));
+        }
+        add(format!(
+            "{:?} {:?} {:?}",
+            run.notes, run.counters, run.blind_spots
+        ));
+    }
+    lines.sort();
+    lines.join("\n")
+}
+
+fn merge<'a>(parts: impl IntoIterator<Item = &'a dyn Fn() -> Merged>) -> Merged {
+    let mut merged = Merged::default();
+    for part in parts {
+        merged.join(part()).unwrap();
+    }
+    merged
+}
+
+/// A run of its own: other UUID, and functions in another order, as another process would number them.
+fn another_run(mut genome: Genome, number: u32, turn: usize) -> Genome {
+    genome.run.uuid = format!("00000000-0000-4000-8000-{number:012}");
+    genome.run.started_unix_ns += u64::from(number);
+    turn_functions(&mut genome, turn);
+    genome
+}
+
+/// Numbers the functions anew.
+fn turn_functions(genome: &mut Genome, turn: usize) {
+    let count = genome.functions.len();
+    let place = |func: crate::event::FuncId| {
+        let at = (func.get() as usize - 1 + turn) % count;
+        crate::event::FuncId::new(at as u32 + 1).unwrap()
+    };
+    let infos: Vec<(crate::event::FuncId, FunctionInfo)> = genome
+        .functions
+        .iter()
+        .map(|(id, info)| (place(id), (**info).clone()))
+        .collect();
+    let table = &mut genome.functions;
+    *table = crate::function::FunctionTable::new();
+    infos.into_iter().for_each(|(id, info)| {
+        table.define(id, info);
+    });
+    let tree = &mut genome.tree;
+    let contexts = tree.contexts.iter_mut();
+    contexts.for_each(|context| context.func = context.func.map(place));
+    tree.histograms
+        .iter_mut()
+        .for_each(|(func, _)| *func = place(*func));
+    tree.faults
+        .iter_mut()
+        .for_each(|(func, _)| *func = place(*func));
+    genome
+        .bounds
+        .iter_mut()
+        .for_each(|bound| bound.func = place(bound.func));
+    genome
+        .losses
+        .iter_mut()
+        .for_each(|loss| loss.func = loss.func.map(place));
+}
+
+fn sums(cells: &[Cell]) -> Metrics {
+    let mut sum = Metrics::default();
+    cells.iter().for_each(|cell| sum.add(&cell.metrics));
+    sum
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn merging_is_the_same_in_any_order_grouping_and_number(
+        trees in prop::collection::vec((any_genome(), 0usize..8), 3),
+    ) {
+        let run = |at: usize| {
+            let tree = &trees[at];
+            let genome = another_run(clone(&tree.0), at as u32, tree.1);
+            // What comes from a file is interned.
+            let mut merged = Merged::default();
+            merged.join(genome.into()).unwrap();
+            merged
+        };
+        let (a, b, c) = (|| run(0), || run(1), || run(2));
+        let ab = || merge([&a as &dyn Fn() -> Merged, &b]);
+        let bc = || merge([&b as &dyn Fn() -> Merged, &c]);
+        let all = dump(&merge([&a as &dyn Fn() -> Merged, &b, &c]));
+        prop_assert_eq!(&dump(&merge([&ab as &dyn Fn() -> Merged, &c])), &all);
+        prop_assert_eq!(&dump(&merge([&a as &dyn Fn() -> Merged, &bc])), &all);
+        prop_assert_eq!(&dump(&merge([&c as &dyn Fn() -> Merged, &b, &a])), &all);
+        prop_assert_eq!(&dump(&merge([&ab as &dyn Fn() -> Merged, &bc, &ab])), &all);
+    }
+
+    #[test]
+    fn a_file_of_many_runs_reads_back_as_it_was_written(
+        trees in prop::collection::vec((any_genome(), 0usize..8), 1..4),
+    ) {
+        let mut merged = Merged::default();
+        for (number, (genome, turn)) in (0..).zip(trees) {
+            merged.join(another_run(genome, number, turn).into()).unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("many.genome");
+        merged.write(&path).unwrap();
+        prop_assert_eq!(dump(&Merged::read(&path).unwrap()), dump(&merged));
+    }
+
+    #[test]
+    fn the_sum_of_runs_has_every_call_and_every_ns(
+        trees in prop::collection::vec((any_genome(), 0usize..8), 2..4),
+    ) {
+        let mut merged = Merged::default();
+        let mut expect = Metrics::default();
+        for (number, (genome, turn)) in (0..).zip(trees) {
+            expect.add(&sums(&genome.tree.cells));
+            merged.join(another_run(genome, number, turn).into()).unwrap();
+        }
+        let genome = merged.into_genome();
+        prop_assert_eq!(sums(&genome.tree.cells), expect);
+        let own = totals::per_context(&genome.tree, |_| true);
+        let functions = totals::functions(&genome.tree, &own, &genome.functions);
+        let calls: u64 = functions.iter().map(|total| total.metrics.calls).sum();
+        prop_assert_eq!(calls, expect.calls);
+    }
+}
+
+/// A genome is not `Clone`: nothing but a test needs two of one recording.
+fn clone(genome: &Genome) -> Genome {
+    let functions = genome.functions.iter();
+    let mut table = crate::function::FunctionTable::new();
+    functions.for_each(|(id, info)| {
+        table.define(id, (**info).clone());
+    });
+    Genome {
+        run: genome.run.clone(),
+        ended: genome.ended,
+        cut: genome.cut,
+        functions: table,
+        tree: genome.tree.clone(),
+        losses: genome.losses.clone(),
+        bounds: genome.bounds.clone(),
+        notes: genome.notes.clone(),
+        counters: genome.counters.clone(),
+        blind_spots: genome.blind_spots.clone(),
+        catalog: genome.catalog.clone(),
+    }
+}
+
+#[test]
+fn a_hundred_runs_merge_to_the_sum_of_all() {
+    let mut forward = Merged::default();
+    let mut backward = Merged::default();
+    for number in 0..100 {
+        let run = |number| another_run(example(), number, number as usize % 8);
+        forward.join(run(number).into()).unwrap();
+        backward.join(run(99 - number).into()).unwrap();
+    }
+    assert_eq!(dump(&forward), dump(&backward));
+    let one = sums(&example().tree.cells);
+    let genome = forward.into_genome();
+    let hundred = sums(&genome.tree.cells);
+    assert_eq!(hundred.calls, 100 * one.calls);
+    assert_eq!(hundred.self_wall_ns, 100 * one.self_wall_ns);
+    assert_eq!(genome.functions.len(), example().functions.len());
+    assert_eq!(genome.events(), 100 * example().events());
+    assert_eq!(genome.lost(), 100 * example().lost());
+    assert_eq!(genome.duration_ns(), 100 * example().duration_ns());
+}
+
+#[test]
+fn of_two_recordings_of_one_run_the_whole_one_is_kept() {
+    let cut = || Genome {
+        cut: true,
+        ..example()
+    };
+    for order in [[true, false], [false, true]] {
+        let mut merged = Merged::default();
+        for is_cut in order {
+            let genome = if is_cut { cut() } else { example() };
+            merged.join(genome.into()).unwrap();
+        }
+        assert_eq!(merged.runs.len(), 1);
+        assert!(!merged.into_genome().cut);
+    }
+}
+
+#[test]
+fn a_function_that_was_not_watched_in_some_runs_has_lower_bounds() {
+    let mut merged = Merged::default();
+    merged.join(another_run(example(), 1, 0).into()).unwrap();
+    let mut watched = another_run(example(), 2, 0);
+    watched.bounds.clear();
+    merged.join(watched.into()).unwrap();
+    let genome = merged.into_genome();
+    let since: Vec<_> = genome.bounds.iter().map(|bound| bound.since).collect();
+    assert_eq!(since.len(), 2);
+    assert!(since.iter().all(Option::is_some));
+    assert!(genome.bounds[0].reason.starts_with("in 1 of 2 runs: "));
+}
+
+#[test]
+fn the_sum_has_one_name_for_one_set_of_runs() {
+    let sum = |numbers: &[u32]| {
+        let mut merged = Merged::default();
+        for &number in numbers {
+            merged
+                .join(another_run(example(), number, 0).into())
+                .unwrap();
+        }
+        merged.into_genome().run.uuid
+    };
+    assert_eq!(sum(&[1, 2]), sum(&[2, 1]));
+    assert_ne!(sum(&[1, 2]), sum(&[1, 3]));
+}
