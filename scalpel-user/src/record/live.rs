@@ -9,10 +9,11 @@ use anyhow::Result;
 use scalpel_common::segment::note_kind;
 
 use super::cost::TargetCpu;
+use super::entering::Entering;
+use super::installed;
 use super::names::Names;
 use super::outputs::Outputs;
 use super::probes::Probes;
-use super::runtimes;
 use super::stop::Stopper;
 use super::subject::Subject;
 use super::tracer::Tracer;
@@ -68,6 +69,7 @@ pub(super) struct Live {
     inputs: Receiver<(Feed, Input)>,
     ticked: Instant,
     pub(super) unwatched: Unwatched,
+    entering: Entering,
 }
 
 impl Live {
@@ -103,6 +105,7 @@ impl Live {
                 plan.subprocesses,
                 launched.map(|spawned| spawned.process().pid()),
             ),
+            entering: Entering::default(),
         };
         live.take(Input::Run(run));
         if let Some(note) = start_note(&plan.target) {
@@ -142,6 +145,22 @@ impl Live {
             self.watermark.expect(Feed::Probes);
         }
         Ok(())
+    }
+
+    /// Loads probes into runtimes that run already. Says which cannot be entered, and what of them is seen.
+    pub(super) fn enter(&mut self, subject: &Subject, output: &Output) {
+        let Some(runtimes) = &self.runtimes else {
+            return;
+        };
+        self.entering = Entering::begin(&subject.processes, runtimes.socket());
+        for refused in std::mem::take(&mut self.entering.refused) {
+            output.warn(&refused);
+            self.take(Input::Note(refused));
+        }
+        let asked = self.entering.asked();
+        if asked > 0 {
+            output.detail(&format!("{asked} runtimes were asked to load their probe"));
+        }
     }
 
     /// Attaches the probes, and keeps listening meanwhile.
@@ -197,6 +216,9 @@ impl Live {
             }
             if self.ticked.elapsed() >= TICK {
                 self.tick();
+                if self.runtimes.is_some() && self.tracer.is_none() {
+                    self.entering.look(&subject.processes);
+                }
                 if subject.has_ended() {
                     break;
                 }
@@ -222,7 +244,9 @@ impl Live {
 
     /// Says what the watched processes did outside of what is watched.
     pub(super) fn note_unwatched(&mut self) {
-        for note in self.unwatched.notes() {
+        let mut notes = self.unwatched.notes();
+        notes.extend(self.entering.missing());
+        for note in notes {
             self.take(Input::Note(note));
         }
     }
@@ -300,6 +324,9 @@ impl Live {
 
     /// A probe that speaks of its runtime is there: the kernel tells when its threads go on.
     fn word(&mut self, word: ProbeWord) {
+        if word.kind == note_kind::RUNTIME {
+            self.entering.heard(word.pid, word.source);
+        }
         if word.kind == note_kind::RUNTIME
             && let Some(tracer) = &mut self.tracer
             && let Err(error) = tracer.tell_switches(word.pid)
@@ -326,6 +353,9 @@ impl Live {
             self.executed(pid, time);
         }
         if let Some((pid, path)) = mapped {
+            if self.runtimes.is_some() {
+                self.entering.mapped(pid, &path);
+            }
             self.mapped(pid, &path);
         }
     }
@@ -357,7 +387,7 @@ impl Live {
         let rests = |tracer: &Tracer| !tracer.conditional.is_empty();
         if !self.tracer.as_ref().is_some_and(rests)
             || !self.names.is_new_file(pid, path)
-            || runtimes::is_probe(path)
+            || installed::is_probe(path)
         {
             return;
         }

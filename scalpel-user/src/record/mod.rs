@@ -3,7 +3,9 @@
 //! Must not know stages: everything that happens goes through `Session::feed`, as in a replay.
 
 mod cost;
+mod entering;
 mod finish;
+mod installed;
 mod live;
 mod names;
 mod outputs;
@@ -34,6 +36,7 @@ use crate::plan::words::Overhead;
 use crate::plan::{Attach, RecordPlan, Target};
 use crate::target::ChildExit;
 
+pub(crate) use installed::installed;
 use live::{Live, Start};
 use outputs::Outputs;
 use probes::{Limits, Probes};
@@ -105,6 +108,9 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
     live.listen(start, output)?;
     if let Some(place) = place {
         live.listen_to_runtimes(runtimes::options(plan, &subject, uuid, place, &functions))?;
+    }
+    if subject.spawned.is_none() {
+        live.enter(&subject, output);
     }
     for survey in &surveys {
         live.unread(&survey.unread);

@@ -1,13 +1,14 @@
 //! Probes in the targets' language runtimes: where they say HELLO, and what the environment of a command tells them.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use scalpel_common::segment::modes;
 use scalpel_common::wire::SOCKET_VARIABLE;
 use uuid::Uuid;
 
+use super::installed::folder;
 use super::subject::Subject;
 use crate::function::FunctionTable;
 use crate::output::Output;
@@ -71,31 +72,6 @@ fn node_options(folder: &Path) -> OsString {
     let preload = preload.replace('\\', r"\\").replace('"', r#"\""#);
     let preload = format!("--require \"{preload}\"");
     in_front(Path::new(&preload), "NODE_OPTIONS", " ")
-}
-
-/// Folder of a language's probe, in the first of the places where probes can be that has one.
-fn folder(language: &str) -> Option<PathBuf> {
-    let named = std::env::var_os("SCALPEL_PROBES").map(PathBuf::from);
-    let program = std::env::current_exe().ok();
-    let beside = program.as_deref().and_then(Path::parent).map(|folder| {
-        ["probes", "../probes", "../lib/scalpel/probes"].map(|relative| folder.join(relative))
-    });
-    named
-        .into_iter()
-        .chain(beside.into_iter().flatten())
-        .map(|probes| probes.join(language))
-        .find(|folder| folder.is_dir())
-        .and_then(|folder| folder.canonicalize().ok())
-}
-
-/// Whether a mapped file is the Python probe. It is built to abort where others throw, so that no exception passes it: its
-/// unwind tables name a personality only because Rust's own library is in it.
-pub(super) fn is_probe(path: &str) -> bool {
-    let path = Path::new(path);
-    let installed = path
-        .parent()
-        .is_some_and(|folder| folder.ends_with("scalpel_probe"));
-    installed || folder("python").is_some_and(|folder| path.starts_with(folder))
 }
 
 /// A path before what a variable says already.

@@ -5,6 +5,7 @@
 mod chosen;
 mod libraries;
 mod reader;
+pub mod runtimes;
 
 use std::fs::File;
 use std::io::Read;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::process::comm;
-use super::{Process, Runtime, TargetError};
+use super::{Process, TargetError};
 use crate::event::Pid;
 
 /// Longest `comm` that the kernel keeps.
@@ -22,8 +22,6 @@ pub struct Found {
     pub threads: u32,
     /// Program, or why it is not known.
     pub exe: Result<String, String>,
-    /// Runtimes; empty also where its maps may not be read.
-    pub runtimes: Vec<Runtime>,
 }
 
 /// All processes that can be watched, except ourselves, in order of pid.
@@ -73,7 +71,6 @@ fn describe(process: &Process) -> Result<Found, TargetError> {
             .exe()
             .map(|path| path.to_string_lossy().into_owned())
             .map_err(|error| error.to_string()),
-        runtimes: process.runtimes().unwrap_or_default(),
     })
 }
 

@@ -202,6 +202,17 @@ impl Process {
             .collect())
     }
 
+    /// Whether it writes the names of what it compiles to where samplers look: `/tmp/perf-PID.map`, by its own number.
+    pub fn writes_perf_map(&self) -> bool {
+        let inner = self
+            .status()
+            .ok()
+            .and_then(|status| status.namespace_pids.last().copied())
+            .unwrap_or(self.pid.0);
+        self.proc_path(format!("root/tmp/perf-{inner}.map"))
+            .exists()
+    }
+
     /// Language runtimes that its mappings show.
     pub fn runtimes(&self) -> Result<Vec<Runtime>, TargetError> {
         Ok(Runtime::of(&self.maps()?))

