@@ -1,5 +1,6 @@
-//! What decoding Intel PT costs an instruction: libipt's block decoder alone, our stream over it, and with every step read
-//! again and judged. `cargo run --release --example pt_cost -- TRACE ELF@ADDR [FAMILY/MODEL/STEPPING]`, in turns, medians.
+//! What decoding Intel PT costs an instruction: libipt's block decoder alone, the stream over it, and with every block read
+//! again, joined and judged. `cargo run --release --example pt_cost -- TRACE ELF@ADDR [FAMILY/MODEL/STEPPING]`, in turns;
+//! lines of a name, a tab, and ns, the median of the passes. `pt_alone.c` is the same without this crate.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -11,7 +12,8 @@ use std::time::Instant;
 
 use object::{Object, ObjectSegment};
 use scalpel_scope::pt::{Clock, CodeBytes, Decoder, Flows, Image, Item, Processor, Single, Stream};
-use scalpel_scope::sink::Sink;
+use scalpel_scope::render::{Lines, Syntax};
+use scalpel_scope::sink::{Kept, Sink};
 use scalpel_scope::symbol::{Resolver, Symbol};
 use scalpel_scope::trace::{Code, Step};
 
@@ -29,6 +31,8 @@ impl Sink for Nothing {
     fn code(&mut self, _code: &Code, _symbol: Option<&Symbol>) {}
 
     fn step(&mut self, _thread: u32, _step: &Step) {}
+
+    fn steps(&mut self, _thread: u32, _steps: &[Step]) {}
 }
 
 fn image(file: &str, base: u64) -> Image {
@@ -68,15 +72,34 @@ fn alone(trace: &[u8], image: &Rc<Image>, processor: Option<Processor>) -> u64 {
 }
 
 /// By our stream; `judged`: each step is read again, joined and judged too.
-fn streamed(trace: &[u8], image: Image, processor: Option<Processor>, judged: bool) -> u64 {
+fn streamed(
+    trace: &[u8],
+    image: Image,
+    processor: Option<Processor>,
+    judged: bool,
+    sink: &mut dyn Sink,
+) -> u64 {
     let mut names = Nothing;
-    let mut sink = Nothing;
     let mut guide = Single::new(image, &mut names);
-    let mut flows = Flows::new(&mut sink);
+    let mut flows = Flows::new(sink);
     flows.mute(!judged);
     let mut stream = Stream::new(processor, Clock::default());
     stream.all(trace, &mut guide, &mut flows).unwrap();
     flows.finish().instructions
+}
+
+/// ns a distinct instruction as text.
+fn text(trace: &[u8], image: Image, processor: Option<Processor>) -> f64 {
+    let mut kept = Kept::default();
+    streamed(trace, image, processor, true, &mut kept);
+    let mut lines = Lines::new(Syntax::Intel);
+    let begun = Instant::now();
+    for code in &kept.code {
+        lines.code(code, None);
+    }
+    let took = begun.elapsed().as_nanos() as f64;
+    std::hint::black_box(lines.finish());
+    took / kept.code.len() as f64
 }
 
 fn median(mut all: Vec<f64>) -> f64 {
@@ -101,7 +124,7 @@ fn main() {
     let trace = std::fs::read(trace).unwrap();
     let shared = Rc::new(image(file, base));
     let instructions = alone(&trace, &shared, processor);
-    let mut times = [Vec::new(), Vec::new(), Vec::new()];
+    let mut times = [const { Vec::new() }; 4];
     for _ in 0..PASSES {
         let mut pass = |place: usize, run: &mut dyn FnMut()| {
             let begun = Instant::now();
@@ -118,19 +141,17 @@ fn main() {
             let mut fresh = Some(shared.forked().unwrap());
             pass(place, &mut || {
                 let image = fresh.take().unwrap();
-                std::hint::black_box(streamed(&trace, image, processor, judged));
+                let ran = streamed(&trace, image, processor, judged, &mut Nothing);
+                std::hint::black_box(ran);
             });
         }
+        let [_, _, _, texts] = &mut times;
+        texts.push(text(&trace, shared.forked().unwrap(), processor));
     }
-    let [alone, stream, judged] = times.map(median);
-    println!("{instructions} instructions, medians of {PASSES} passes in turns");
-    println!("libipt's block decoder alone   {alone:6.2} ns an instruction");
-    println!(
-        "our stream over it             {stream:6.2} ns, {:.2} times",
-        stream / alone
-    );
-    println!(
-        "each step read again, judged   {judged:6.2} ns, the oracle {:.2} ns of it",
-        judged - stream
-    );
+    let [alone, stream, judged, text] = times.map(median);
+    println!("instructions\t{instructions}");
+    println!("item by item\t{alone:.3}");
+    println!("stream\t{stream:.3}");
+    println!("judged\t{judged:.3}");
+    println!("text\t{text:.1}");
 }

@@ -7,6 +7,7 @@ mod ingest;
 mod machine;
 mod node;
 mod numbers;
+mod pt;
 mod python;
 mod rates;
 mod real;
@@ -59,6 +60,8 @@ enum Part {
     Node,
     /// Instruction scopes beside valgrind and gdb.
     Scope,
+    /// Intel PT's decoding beside libipt's own.
+    Pt,
     /// The Python probe beside profilers and coverage tools.
     Python,
 }
@@ -126,6 +129,7 @@ fn section(part: Part, options: &Options) -> Result<Section> {
         Part::Real => real::run(rounds(3)),
         Part::Node => node::run(rounds(5)),
         Part::Scope => scope::run(rounds(7), options.yes),
+        Part::Pt => pt::run(rounds(7), options.yes),
         Part::Python => python::run(rounds(7)),
     }
 }

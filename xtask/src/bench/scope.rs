@@ -90,8 +90,8 @@ fn name_ratios(section: &mut Section) {
     }
 }
 
-/// The lines of the example: what, a tab, ns.
-fn figures(printed: &str) -> impl Iterator<Item = (&str, f64)> {
+/// The lines of an example: what, a tab, ns.
+pub(super) fn figures(printed: &str) -> impl Iterator<Item = (&str, f64)> {
     printed.lines().filter_map(|line| {
         let (what, value) = line.split_once('\t')?;
         Some((what, value.parse().ok()?))

@@ -241,28 +241,46 @@ impl Decoder {
                 None => return Item::End,
             }
         }
+        match self.block() {
+            Some(block) => Item::Block(block),
+            None => match self.failed.take() {
+                Some(ERROR_EOS) => Item::End,
+                Some(error) => self.error(error),
+                // No instruction and nothing to wait for: the next call tells more.
+                None if self.status & (EVENT_PENDING | EOS) == 0 => Item::Event(Event::Other, None),
+                None => self.item(),
+            },
+        }
+    }
+
+    /// Takes blocks as long as nothing else is next, at most `most`, and few behind a million instructions: how many
+    /// instructions they are.
+    pub fn blocks(&mut self, most: usize, to: &mut Vec<Block>) -> u64 {
+        let mut instructions = 0;
+        for _ in 0..most {
+            let plain = self.synchronised && self.failed.is_none();
+            if !plain || self.status & (EVENT_PENDING | EOS) != 0 || instructions > 1 << 20 {
+                break;
+            }
+            let Some(block) = self.block() else {
+                break;
+            };
+            instructions += u64::from(block.instructions);
+            to.push(block);
+        }
+        instructions
+    }
+
+    /// The next block; `None` of no instruction. An error behind it is kept for the next item.
+    #[inline]
+    fn block(&mut self) -> Option<Block> {
         let mut block = RawBlock::default();
         // SAFETY: decoder and block are alive, and the size is the block's.
         let status =
             unsafe { (self.library.pt_blk_next)(self.raw, &raw mut block, size_of::<RawBlock>()) };
-        if block.instructions == 0 {
-            return match status {
-                ERROR_EOS => Item::End,
-                error if error < 0 => self.error(error),
-                status => {
-                    self.status = status;
-                    // No instruction and nothing to wait for: the next call tells more.
-                    if status & (EVENT_PENDING | EOS) == 0 {
-                        return Item::Event(Event::Other, None);
-                    }
-                    self.item()
-                }
-            };
-        }
-        // A block that ends in an error is told first.
         self.failed = (status < 0).then_some(status);
         self.status = status.max(0);
-        Item::Block(Block {
+        (block.instructions > 0).then_some(Block {
             ip: block.ip,
             end_ip: block.end_ip,
             instructions: block.instructions,

@@ -239,8 +239,9 @@ impl Run {
         }
         self.look(guide);
         loop {
+            let ran = self.blocks(guide, flows);
             let item = self.decoder.item();
-            if self.stalls(&item) {
+            if self.stalls(ran, &item) {
                 self.error(PtError::Broken(0), guide, flows);
                 if !self.decoder.synchronise() {
                     break;
@@ -248,7 +249,10 @@ impl Run {
                 continue;
             }
             match item {
-                Item::Block(block) => self.block(block, guide, flows),
+                Item::Block(block) => {
+                    self.joined = false;
+                    self.held.push(block);
+                }
                 Item::Event(event, tsc) => {
                     if self.event(event, tsc, guide, flows) {
                         return State::Paused;
@@ -283,10 +287,10 @@ impl Run {
     }
 
     /// Whether very much has run without a packet: an endless loop of direct jumps, which only a packet could leave.
-    fn stalls(&mut self, item: &Item) -> bool {
+    fn stalls(&mut self, ran: u64, item: &Item) -> bool {
         self.unpacked += match item {
-            Item::Block(block) => u64::from(block.instructions),
-            _ => 1,
+            Item::Block(block) => ran + u64::from(block.instructions),
+            _ => ran + 1,
         };
         if self.unpacked < STALLED {
             return false;
@@ -296,14 +300,16 @@ impl Run {
         before == self.offset
     }
 
-    fn block(&mut self, block: Block, guide: &mut dyn Guide, flows: &mut Flows<'_>) {
-        self.joined = false;
+    /// Takes blocks; how many instructions they are. Those are kept that may have to be cut.
+    fn blocks(&mut self, guide: &mut dyn Guide, flows: &mut Flows<'_>) -> u64 {
         if self.held.len() >= 2 * HELD {
-            let rest = self.held.split_off(HELD);
+            let rest = self.held.split_off(self.held.len() - HELD);
             self.release(guide, flows);
             self.held = rest;
         }
-        self.held.push(block);
+        let ran = self.decoder.blocks(HELD, &mut self.held);
+        self.joined &= ran == 0;
+        ran
     }
 
     /// Whether the guide wants to look elsewhere.
