@@ -237,7 +237,7 @@ pub enum Fact {
     CallOutsReturned,
     /// The call that was traced returned to its caller.
     Returned,
-    /// The call that was traced was left by an exception or a long jump.
+    /// The call that was traced, or one that ran at full speed, was left by an exception or a long jump.
     Unwound,
     /// Code ran from copies of its blocks, which logged it: no other thread changed it meanwhile.
     RanFromCopies,
@@ -275,7 +275,7 @@ impl Fact {
                 "callees that ran at full speed returned behind their calls, with the stack as it was"
             }
             Self::Returned => "the call returned to its caller",
-            Self::Unwound => "the call was left by an exception or a long jump",
+            Self::Unwound => "a call was left by an exception or a long jump",
             Self::RanFromCopies => {
                 "code ran from copies of its blocks, which logged it; no other thread changed it meanwhile"
             }

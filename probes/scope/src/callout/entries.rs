@@ -1,5 +1,5 @@
-//! Where a region can be entered from outside, read off its code, and whether the thread is in it already. Runs before a
-//! scope is armed; it knows nothing of events or stops.
+//! Where a region can be entered from outside, read off its code. Runs before a scope is armed; it knows nothing of events
+//! or stops.
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -7,24 +7,31 @@ use iced_x86::{FlowControl, Instruction, Mnemonic};
 
 use super::super::memory;
 use super::events::MOST_ENTRIES;
+use super::landings::{self, Landings};
 use crate::flow;
 use crate::symbol::{ProcessSymbols, Resolver};
 
 /// Larger regions are stepped.
 const MOST_BYTES: u64 = 256 * 1024;
-/// Bytes of the stack that are looked at.
-const MOST_STACK: usize = 8 << 20;
-const CHUNK: usize = 64 * 1024;
 /// Regions that are remembered.
 const MOST_REGIONS: usize = 256;
 
 type Region = (u64, u64);
-type Known = HashMap<Region, (Vec<u8>, Option<Vec<u64>>)>;
+type Known = HashMap<Region, (Vec<u8>, Option<Found>)>;
 
 static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
 
-/// The addresses at which the region can be entered; `None` if they are more than can be watched.
-pub(super) fn of(start: u64, end: u64) -> Option<Vec<u64>> {
+/// What was read off a region's code.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// The addresses at which it can be entered.
+    pub(super) entries: Vec<u64>,
+    /// Where else a thread can land in it.
+    pub(super) landings: Landings,
+}
+
+/// How the region can be entered; `None` if there are more entries than can be watched.
+pub(super) fn of(start: u64, end: u64) -> Option<Found> {
     let len = end.checked_sub(start).filter(|len| *len <= MOST_BYTES)?;
     let mut bytes = vec![0; usize::try_from(len).ok()?];
     if memory::read(start, &mut bytes) != bytes.len() {
@@ -36,7 +43,11 @@ pub(super) fn of(start: u64, end: u64) -> Option<Vec<u64>> {
     {
         return entries.clone();
     }
-    let entries = Code::new(start, &bytes).entries(is_function(start, end));
+    let code = Code::new(start, &bytes);
+    let entries = code.entries(is_function(start, end)).map(|entries| Found {
+        landings: landings::of(start, &bytes, &entries),
+        entries,
+    });
     if known.len() == MOST_REGIONS {
         known.clear();
     }
@@ -147,47 +158,6 @@ impl<'a> Code<'a> {
             *byte = true;
         }
     }
-}
-
-/// Whether a word of the stack looks like an address that a call in the region returns to: then the thread is in it.
-pub(super) fn is_on_stack(start: u64, end: u64) -> bool {
-    let here = 0_u64;
-    let mut at = &raw const here as u64;
-    let mut chunk = vec![0; CHUNK];
-    for _ in 0..MOST_STACK / CHUNK {
-        let got = memory::read(at, &mut chunk);
-        let (words, _) = chunk.get(..got).unwrap_or_default().as_chunks::<8>();
-        let found = words.iter().map(|word| u64::from_le_bytes(*word));
-        if found
-            .filter(|word| (start + 1..end).contains(word))
-            .any(|word| follows_call(start, word))
-        {
-            return true;
-        }
-        if got < CHUNK {
-            return false;
-        }
-        at += CHUNK as u64;
-    }
-    // Too deep to tell.
-    true
-}
-
-/// Whether a call ends at this address: one of the lengths that calls have fits.
-fn follows_call(start: u64, addr: u64) -> bool {
-    (2..=9).any(|len| {
-        let at = addr - len;
-        let mut bytes = [0; 15];
-        let got = memory::read(at, &mut bytes);
-        at >= start
-            && flow::decode(at, bytes.get(..got).unwrap_or_default()).is_some_and(|instruction| {
-                instruction.next_ip() == addr
-                    && matches!(
-                        instruction.flow_control(),
-                        FlowControl::Call | FlowControl::IndirectCall
-                    )
-            })
-    })
 }
 
 #[cfg(test)]

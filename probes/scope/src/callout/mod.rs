@@ -6,6 +6,9 @@
 //! Part of the stepper: all but `open` and `close` runs in the handler, without libc, locks or allocation.
 mod entries;
 mod events;
+mod frames;
+mod hit;
+mod landings;
 mod prologue;
 
 use iced_x86::{FlowControl, Instruction, Mnemonic};
@@ -14,12 +17,15 @@ use super::cure::{Cure, holds};
 use super::memory;
 use super::registers::Registers;
 use super::thread::Thread;
-use super::{displaced, stop, sys};
+use super::{displaced, sys};
 use crate::flow;
 use crate::predict::Next;
 use crate::trace::{CallOuts, Form, Reasons};
-use events::Events;
+use events::{Events, MOST_ENTRIES};
 pub(super) use events::{breakpoint, remove};
+pub(super) use hit::hit;
+use hit::why;
+use landings::Landings;
 
 /// How often a callee may touch its return slot before it is stepped.
 const MOST_TOUCHES: u64 = 100;
@@ -33,6 +39,9 @@ struct Call {
     slot: u64,
     back: u64,
     target: u64,
+    /// Whoever lands in the region, but for its entries, writes the slot first: that it was not written says that nobody
+    /// has landed.
+    told: bool,
 }
 
 /// What the thread does without the trap flag.
@@ -60,6 +69,8 @@ struct Callback {
 pub(super) struct State {
     events: Option<Events>,
     region: (u64, u64),
+    entries: [u64; MOST_ENTRIES],
+    landings: Landings,
     native: Native,
     /// No frame of the region is on the stack.
     clear: bool,
@@ -72,6 +83,8 @@ pub(super) struct State {
     stays: bool,
     /// The next step is joined to the one before by what ran natively.
     pub(super) away: bool,
+    /// A callee was left by other ways than its return.
+    left: bool,
     hits: u64,
     touches: u64,
     since_ns: u64,
@@ -86,6 +99,11 @@ impl State {
     /// An unwinder is on its way, which only steps show.
     pub(super) fn is_landing(&self) -> bool {
         self.landing.is_some()
+    }
+
+    /// Whether every callee came back by its return.
+    pub(super) fn all_returned(&self) -> bool {
+        !self.left
     }
 
     /// The call-outs of the scope.
@@ -120,8 +138,12 @@ pub(super) fn open(thread: &mut Thread, form: Form) {
         return;
     };
     thread.callout.region = (start, end);
-    thread.callout.events = Events::open(&found);
-    thread.callout.clear = !entries::is_on_stack(start, end);
+    thread.callout.events = Events::open(&found.entries);
+    thread.callout.landings = found.landings;
+    for (place, entry) in thread.callout.entries.iter_mut().zip(found.entries) {
+        *place = entry;
+    }
+    thread.callout.clear = !frames::are_on_stack(start, end);
 }
 
 /// A call that is emulated would not be on the processor's own stack of return addresses.
@@ -171,8 +193,12 @@ fn within(thread: &mut Thread, call: Call) {
 
 /// The scope is closed: a call that did not come back is not verified.
 pub(super) fn judge(thread: &mut Thread) {
-    if thread.callout.landing.take().is_some() && holds(Cure::CallOutsVerified) {
-        thread.blame(Reasons::CALL_OUT);
+    let Some((call, _)) = thread.callout.landing.take() else {
+        return;
+    };
+    thread.callout.left = true;
+    if !call.told && holds(Cure::CallOutsVerified) {
+        thread.blame(why(call));
     }
 }
 
@@ -269,7 +295,14 @@ fn calls(thread: &mut Thread, registers: &mut Registers<'_>, back: u64, target: 
     registers.set_rip(target);
     registers.trap(false);
     thread.callout.calls += 1;
-    let call = Call { slot, back, target };
+    let state = &thread.callout;
+    let told = state.landings.are_told(state.region, slot, state.base);
+    let call = Call {
+        slot,
+        back,
+        target,
+        told,
+    };
     begins(thread, Native::Callee(call));
     true
 }
@@ -299,93 +332,6 @@ fn returned(thread: &mut Thread, registers: &mut Registers<'_>, slot: u64) -> bo
     true
 }
 
-/// One of our debug registers was hit.
-pub(super) fn hit(thread: &mut Thread, registers: &mut Registers<'_>, (event, late): (u64, bool)) {
-    let state = &mut thread.callout;
-    state.hits += 1;
-    let native = state.native;
-    if native == Native::No {
-        return;
-    }
-    if late {
-        return lost(thread, registers);
-    }
-    match native {
-        _ if event == events::GUARD => sets_handler(thread, registers),
-        Native::Callee(call) if event == 0 => touched(thread, registers, call),
-        Native::Callee(call) if registers.rsp() < call.slot => {
-            let base = registers.rsp();
-            state.callback = Some(Callback { call, base });
-            stepped(thread, registers);
-        }
-        Native::Outside if event != 0 => {
-            state.base = registers.rsp();
-            stepped(thread, registers);
-        }
-        _ => lost(thread, registers),
-    }
-}
-
-/// The thread is about to set the handler of a signal. If it is that of ours, all that follows is stepped, where it is
-/// emulated: a callee must come back then.
-fn sets_handler(thread: &mut Thread, registers: &mut Registers<'_>) {
-    thread.traps += 1;
-    displaced::sets_handler(thread, registers.rdi());
-    if registers.rdi() & 0xffff_ffff != u64::from(libc::SIGTRAP.unsigned_abs()) {
-        return;
-    }
-    if let Native::Callee(call) = thread.callout.native {
-        thread.callout.landing = Some((call, u64::MAX));
-    }
-    thread.callout.stays = true;
-    stepped(thread, registers);
-}
-
-/// Goes on by steps, here.
-fn stepped(thread: &mut Thread, registers: &mut Registers<'_>) {
-    ends(thread);
-    thread.before = Thread::IDLE;
-    thread.begin = registers.rip();
-    stop::stop(thread, registers);
-}
-
-/// Goes on by steps to the end, for it cannot be told what ran.
-fn lost(thread: &mut Thread, registers: &mut Registers<'_>) {
-    thread.blame(Reasons::CALL_OUT);
-    thread.callout.stays = true;
-    stepped(thread, registers);
-}
-
-/// The slot of the return address was read or written.
-fn touched(thread: &mut Thread, registers: &mut Registers<'_>, call: Call) {
-    let (rip, rsp) = (registers.rip(), registers.rsp());
-    let same = memory::read_word(call.slot) == Some(call.back);
-    let inside = thread.callout.shows(rip);
-    match () {
-        () if same && rip == call.back && rsp == call.slot + 8 => stepped(thread, registers),
-        () if inside => lost(thread, registers),
-        // It may return twice: only steps see that.
-        () if rsp == call.slot && same && prologue::reads_slot(call.target, rip) => {
-            thread.callout.stays = true;
-            stepped(thread, registers);
-        }
-        () if rsp == call.slot => lost(thread, registers),
-        () if rsp < call.slot && same && thread.callout.touches < MOST_TOUCHES => {
-            thread.callout.touches += 1;
-            thread.traps += 1;
-        }
-        // Read too often: the callee is stepped to its end.
-        () if rsp < call.slot && same => {
-            thread.callout.stays = true;
-            stepped(thread, registers);
-        }
-        () => {
-            thread.callout.landing = Some((call, thread.traps + MOST_LANDING));
-            stepped(thread, registers);
-        }
-    }
-}
-
 /// The thread stands at `addr` by a step: an unwinder that was seen has to land where it wrote, or to pass the region.
 /// `true`: it has passed, and the thread goes on natively.
 pub(super) fn arrives(thread: &mut Thread, registers: &mut Registers<'_>, addr: u64) -> bool {
@@ -394,15 +340,15 @@ pub(super) fn arrives(thread: &mut Thread, registers: &mut Registers<'_>, addr: 
     };
     let (rsp, behind) = (registers.rsp(), call.slot + 8);
     let inside = thread.callout.shows(addr);
-    let late = thread.traps > last;
+    let late = thread.traps > last && !call.told;
     let passed = !inside && rsp > behind && last != u64::MAX;
     if !(inside || late || passed) {
         return false;
     }
     thread.callout.landing = None;
-    if late || inside && rsp != behind {
+    if !call.told && (late || passed || rsp != behind) {
         thread.callout.stays = true;
-        thread.blame(Reasons::CALL_OUT);
+        thread.blame(why(call));
     }
     passed && passes(thread, registers)
 }

@@ -66,8 +66,16 @@ pub(super) fn trace(thread: &Thread, frame: &Frame, reasons: Reasons) -> Trace {
     if !facts.unforetold && !trace.reasons.contains(Reasons::UNEXPLAINED) {
         trace.verified.push(Fact::SuccessorsForetold);
     }
-    if call_outs.calls > 0 && !trace.reasons.contains(Reasons::CALL_OUT) {
-        trace.verified.push(Fact::CallOutsReturned);
+    let doubted = [Reasons::CALL_OUT, Reasons::LEFT]
+        .iter()
+        .any(|doubt| trace.reasons.contains(*doubt));
+    if call_outs.calls > 0 && !doubted {
+        let returned = thread.callout.all_returned();
+        trace.verified.push(if returned {
+            Fact::CallOutsReturned
+        } else {
+            Fact::Unwound
+        });
     }
     trace
 }

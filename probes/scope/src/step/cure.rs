@@ -41,6 +41,7 @@ cures! {
     EntriesWatched
     CallOutsVerified
     RepeatsRunOn
+    LandingsKnown
     MoveFollowed
     FaultActionEmulated
 }

@@ -116,6 +116,10 @@ pub(crate) const ALL: &[(&str, &[&str])] = &[
         "FaultActionEmulated",
         &["a_handler_of_a_fault_set_in_the_scope_is_the_programs"],
     ),
+    (
+        "LandingsKnown",
+        &["a_jump_back_that_no_slot_shows_is_a_reason"],
+    ),
     ("EntriesWatched", &["a_callback_into_the_region_is_exact"]),
     (
         "CallOutsVerified",

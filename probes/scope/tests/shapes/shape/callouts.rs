@@ -21,13 +21,13 @@ pub(crate) fn may() -> bool {
 }
 
 /// What stepping sees of the region while `body` runs.
-fn stepped(code: Code, function: usize, args: [u64; 6]) -> Vec<u64> {
+pub(super) fn stepped(code: Code, function: usize, args: [u64; 6]) -> Vec<u64> {
     let (_, trace) = unsafe { HwTrace::call(function, args, code::stepped()) };
     assert!(trace.is_complete(), "{}", trace.reasons);
     trace.addresses().filter(|addr| code.holds(*addr)).collect()
 }
 
-fn scoped(code: Code, function: usize, args: [u64; 6]) -> Trace {
+pub(super) fn scoped(code: Code, function: usize, args: [u64; 6]) -> Trace {
     let routine = Routine {
         at: function,
         len: 0,
@@ -40,7 +40,7 @@ fn scoped(code: Code, function: usize, args: [u64; 6]) -> Trace {
 }
 
 /// A full-speed trace has to be the stepped one, and complete.
-fn exact(code: Code, function: usize, args: [u64; 6]) -> Trace {
+pub(super) fn exact(code: Code, function: usize, args: [u64; 6]) -> Trace {
     let truth = stepped(code, function, args);
     let trace = scoped(code, function, args);
     let seen: Vec<_> = trace.addresses().collect();
@@ -61,7 +61,7 @@ fn exact_or_told(code: Code, function: usize, args: [u64; 6]) -> Trace {
     trace
 }
 
-fn function(address: *const ()) -> (Code, usize) {
+pub(super) fn function(address: *const ()) -> (Code, usize) {
     let at = address as usize;
     (Code::function(at).expect("a symbol"), at)
 }
@@ -73,7 +73,7 @@ const CALLER: &[u8] = &[
     0x58, 0x5d, 0x5b, 0xc3,
 ];
 
-fn caller(callee: *const (), times: u64) -> (Code, usize, [u64; 6]) {
+pub(super) fn caller(callee: *const (), times: u64) -> (Code, usize, [u64; 6]) {
     let routine = Routine::of(CALLER);
     let args = [callee as u64, times, 0, 0, 0, 0];
     (routine.code(), routine.at, args)
@@ -196,7 +196,7 @@ impl Drop for Noted<'_> {
 }
 
 #[inline(never)]
-extern "C-unwind" fn throws(turn: u64) {
+pub(super) extern "C-unwind" fn throws(turn: u64) {
     if turn.is_multiple_of(2) {
         std::panic::resume_unwind(Box::new(turn));
     }
@@ -205,7 +205,7 @@ extern "C-unwind" fn throws(turn: u64) {
 /// Its own code runs while the exception passes.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C-unwind" fn scalpel_scope_passes(turn: u64, noted: &mut u64) -> u64 {
+pub(super) extern "C-unwind" fn scalpel_scope_passes(turn: u64, noted: &mut u64) -> u64 {
     let kept = Noted(noted);
     throws(std::hint::black_box(turn));
     let result = *kept.0;
@@ -213,7 +213,7 @@ extern "C-unwind" fn scalpel_scope_passes(turn: u64, noted: &mut u64) -> u64 {
     result
 }
 
-extern "C" fn catches(turns: u64) -> u64 {
+pub(super) extern "C" fn catches(turns: u64) -> u64 {
     let mut noted = 0;
     let mut caught = 0;
     for turn in 0..turns {
@@ -248,7 +248,7 @@ const JUMPER: &[u8] = &[
 ];
 
 unsafe extern "C" {
-    fn _setjmp(buffer: *mut u8) -> i32;
+    pub(super) fn _setjmp(buffer: *mut u8) -> i32;
     fn longjmp(buffer: *mut u8, value: i32);
 }
 
@@ -268,16 +268,16 @@ pub(crate) fn a_longjmp_back_into_the_region_is_exact() {
 }
 
 /// Jumps out of the callee past the region's frame, to where `leaps_over` was called.
-static BUFFER: AtomicU64 = AtomicU64::new(0);
+pub(super) static BUFFER: AtomicU64 = AtomicU64::new(0);
 
-extern "C" fn leaps(_: u64) {
+pub(super) extern "C" fn leaps(_: u64) {
     unsafe { longjmp(BUFFER.load(Ordering::Relaxed) as *mut u8, 1) };
 }
 
 /// 0: push rbx; push r12; push r13; sub rsp, 208; mov rbx, rdi (setjmp); mov r12, rsi (region); mov r13, rdx (callee)
 /// mov [rcx], rsp; mov rdi, rsp; call rbx; test eax, eax; jnz out; mov rdi, r13; mov esi, 1; call r12; out: add rsp, 208;
 /// pop r13; pop r12; pop rbx; ret
-const LEAPT: &[u8] = &[
+pub(super) const LEAPT: &[u8] = &[
     0x53, 0x41, 0x54, 0x41, 0x55, 0x48, 0x81, 0xec, 0xd0, 0, 0, 0, 0x48, 0x89, 0xfb, 0x49, 0x89,
     0xf4, 0x49, 0x89, 0xd5, 0x48, 0x89, 0x21, 0x48, 0x89, 0xe7, 0xff, 0xd3, 0x85, 0xc0, 0x75, 11,
     0x4c, 0x89, 0xef, 0xbe, 1, 0, 0, 0, 0x41, 0xff, 0xd4, 0x48, 0x81, 0xc4, 0xd0, 0, 0, 0, 0x41,
@@ -295,8 +295,7 @@ pub(crate) fn a_longjmp_past_the_region_is_exact_or_told() {
         0,
         0,
     ];
-    let trace = exact_or_told(code, leapt.at, args);
-    assert_eq!(trace.is_complete(), !may(), "{}", trace.reasons);
+    exact_or_told(code, leapt.at, args);
 }
 
 /// Sorts 40 numbers by qsort with a comparator that is in the region too.

@@ -4,6 +4,7 @@ mod copies;
 mod flags;
 mod flow;
 mod foreign;
+mod landings;
 mod life;
 mod moves;
 mod mutation;
@@ -135,6 +136,14 @@ shapes! {
         a_callback_into_the_region_is_exact,
         a_scope_in_a_callee_leaves_the_outer_one_exact,
         nothing_is_left_behind_a_thousand_scopes,
+    }
+    landings {
+        a_longjmp_past_a_function_is_exact_at_any_depth,
+        a_longjmp_past_a_region_and_straight_to_the_close_is_exact,
+        an_exception_past_a_function_without_landings_is_exact,
+        an_exception_past_a_cleanup_is_exact_each_time,
+        a_jump_back_that_no_slot_shows_is_a_reason,
+        a_longjmp_past_code_of_no_file_is_a_reason,
     }
     copies {
         a_fault_in_a_copy_is_told_where_it_belongs,
