@@ -69,8 +69,7 @@ pub fn enter(source: Source, func: u32, frame: u64, site: u64, task: u64, flags:
         flags,
         ..BLANK
     };
-    MINE.try_with(|mine| begin(segment, mine, source, event))
-        .unwrap_or(0)
+    mine().map_or(0, |mine| begin(segment, mine, source, event))
 }
 
 /// A call that [`enter`] gave this token ends. `value`: what it returned, where the language has numbers for that.
@@ -106,7 +105,7 @@ pub fn resume(token: u64, source: Source, func: u32, frame: u64, task: u64, flag
 
 /// The thread writes no more for now: its lane may be another's. Optional: the lanes of dead threads are found.
 pub fn release() {
-    MINE.try_with(|mine| {
+    if let Some(mine) = mine() {
         if mine.generation.get() != 0
             && mine.generation.get() == fork::generation()
             && let Some(lane) = mine.lane.take()
@@ -114,8 +113,15 @@ pub fn release() {
             lane.give_back();
         }
         mine.generation.set(0);
-    })
-    .unwrap_or(());
+    }
+}
+
+/// What this thread keeps. Apart from what is done with it: an event that a closure holds would be in memory.
+#[inline]
+fn mine<'a>() -> Option<&'a Mine> {
+    let mine = MINE.try_with(std::ptr::from_ref).ok()?;
+    // SAFETY: without destructor it lives as long as the thread, which no user of it leaves.
+    Some(unsafe { &*mine })
 }
 
 const BLANK: Event = Event {
@@ -199,17 +205,22 @@ fn begin_alone(segment: &Segment, mine: &Mine, source: Source, event: &mut Event
     }
 }
 
-#[inline]
+#[expect(clippy::inline_always, reason = "measured: see `write`")]
+#[inline(always)]
 fn end(token: u64, source: Source, event: Event) {
     write(token, source, event, Producer::end);
 }
 
-#[inline]
+#[expect(clippy::inline_always, reason = "measured: see `write`")]
+#[inline(always)]
 fn within(token: u64, source: Source, event: Event) {
     write(token, source, event, Producer::within);
 }
 
-#[inline]
+/// Inlined, so that the event is never in memory before it is in the lane: copying what was just written field by field
+/// would wait for the stores.
+#[expect(clippy::inline_always, reason = "measured: see above")]
+#[inline(always)]
 fn write(
     token: u64,
     source: Source,
@@ -219,42 +230,37 @@ fn write(
     if token == 0 {
         return;
     }
-    let Some(segment) = attached() else {
+    let (Some(segment), Some(mine)) = (attached(), mine()) else {
         return;
     };
-    MINE.try_with(|mine| {
-        // In a signal handler that interrupted a write: the end is missing, and its caller's end closes the frame.
-        if mine.busy.replace(true) {
-            return;
+    // In a signal handler that interrupted a write: the end is missing, and its caller's end closes the frame.
+    if mine.busy.replace(true) {
+        return;
+    }
+    if let Some(lane) = lane_of(segment, mine, source) {
+        event.time = segment.clock();
+        let mut producer = mine.producer.get();
+        if !put(&mut producer, &lane, &mut event) {
+            lane.lost_event();
         }
-        if let Some(lane) = lane_of(segment, mine, source) {
-            event.time = segment.clock();
-            let mut producer = mine.producer.get();
-            if !put(&mut producer, &lane, &mut event) {
-                lane.lost_event();
-            }
-            lane.set_open(producer.open());
-            mine.producer.set(producer);
-        }
-        mine.busy.set(false);
-    })
-    .unwrap_or(());
+        lane.set_open(producer.open());
+        mine.producer.set(producer);
+    }
+    mine.busy.set(false);
 }
 
 /// The thread's lane, claimed now if it has none.
 #[inline]
 fn lane_of(segment: &Segment, mine: &Mine, source: Source) -> Option<Claimed> {
-    if mine.generation.get() == fork::generation()
-        && let Some(lane) = mine.lane.get()
-    {
-        return Some(lane);
+    if mine.generation.get() != fork::generation() || mine.lane.get().is_none() {
+        find_lane(segment, mine, source);
     }
-    find_lane(segment, mine, source)
+    mine.lane.get()
 }
 
 /// A thread's first event, a forked child's first, or all lanes were taken.
 #[cold]
-fn find_lane(segment: &Segment, mine: &Mine, source: Source) -> Option<Claimed> {
+fn find_lane(segment: &Segment, mine: &Mine, source: Source) {
     let generation = fork::generation();
     let new_process = mine.generation.replace(generation) != generation;
     if new_process {
@@ -264,14 +270,14 @@ fn find_lane(segment: &Segment, mine: &Mine, source: Source) -> Option<Claimed> 
     let open = segment.lanes_open();
     if mine.patience.get() > 0 && mine.lanes_seen.get() == open {
         mine.patience.set(mine.patience.get() - 1);
-        return None;
+        return;
     }
     mine.lanes_seen.set(open);
     mine.patience.set(PATIENCE);
-    let lane = segment.claim(source, lane_use::RING, 0)?;
-    mine.producer.set(Producer::new(lane.slots, lane.head()));
-    // Head goes on when a lane changes hands, so that no token comes twice.
-    mine.calls.set(lane.head());
-    mine.lane.set(Some(lane));
-    Some(lane)
+    if let Some(lane) = segment.claim(source, lane_use::RING, 0) {
+        mine.producer.set(Producer::new(lane.slots, lane.head()));
+        // Head goes on when a lane changes hands, so that no token comes twice.
+        mine.calls.set(lane.head());
+        mine.lane.set(Some(lane));
+    }
 }

@@ -5,15 +5,18 @@ use rustc_hash::FxHashMap;
 use scalpel::{Segment, Source, note_kind};
 
 use crate::filter::{Filter, Origin};
-use crate::names::{Described, attribute_text};
+use crate::members::{Member, Members};
+use crate::names::Described;
 use crate::native;
+use crate::places::{Decision, Place, Places, current_module};
 use crate::probe::Probe;
-use crate::python::{aside, number, text};
+use crate::python::{Owned, aside};
 use crate::word::Word;
 
 /// What is kept of functions, by whatever they are known by.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Codes {
+    members: Members,
     filter: Filter,
     /// Folders of the probe's own Python files.
     own: Vec<String>,
@@ -21,19 +24,42 @@ pub(crate) struct Codes {
     by_identity: FxHashMap<u64, u32>,
     /// Ids of native functions, by the address of their definition.
     by_definition: FxHashMap<usize, u32>,
+    places: Places,
+    /// The text `__name__`.
+    module_key: Option<Owned>,
     excluded: u64,
     excluded_told: u64,
+    /// The program has greenlets: their stacks share one thread.
     greenlets: bool,
 }
 
 impl Codes {
     /// Nothing is known yet. `own`: folders of the probe's own Python files.
-    pub(crate) fn new(filter: Filter, own: Vec<String>) -> Self {
+    ///
+    /// # Safety
+    /// The interpreter lock is held.
+    pub(crate) unsafe fn new(filter: Filter, own: Vec<String>) -> Self {
+        // SAFETY: the caller's promise.
+        let module_key =
+            unsafe { Owned::from_answer(ffi::PyUnicode_InternFromString(c"__name__".as_ptr())) };
         Self {
+            members: Members::new(),
             filter,
             own,
-            ..Self::default()
+            by_identity: FxHashMap::default(),
+            by_definition: FxHashMap::default(),
+            places: Places::default(),
+            module_key,
+            excluded: 0,
+            excluded_told: 0,
+            // SAFETY: as above.
+            greenlets: unsafe { greenlets_are_loaded() },
         }
+    }
+
+    /// Whether the program has greenlets.
+    pub(crate) const fn has_greenlets(&self) -> bool {
+        self.greenlets
     }
 
     /// Decides about a new code object and keeps the answer in it. Not known = asked while busy with another.
@@ -61,26 +87,57 @@ impl Codes {
 
     unsafe fn decide(&mut self, probe: &Probe, code: *mut ffi::PyObject) -> Word {
         // SAFETY: the caller of `learn` promised it, here and below.
-        let (file, code_flags, module) = unsafe {
+        let (place, code_flags) = unsafe {
             (
-                attribute_text(code, c"co_filename"),
-                number(code, c"co_flags"),
-                current_module(),
+                self.place(probe, code),
+                self.members.number(code, Member::Flags),
             )
         };
-        let origin = self.filter.origin(&module, &file);
-        if self.own.iter().any(|own| file.starts_with(own)) {
-            return Word::unwatched(code_flags);
-        }
-        if !self.filter.watches(origin, &module, &file) {
-            self.exclude(probe.segment);
-            return Word::unwatched(code_flags);
-        }
+        let origin = match place.decision {
+            Decision::Own => return Word::unwatched(code_flags),
+            Decision::Excluded => {
+                self.exclude(probe.segment);
+                return Word::unwatched(code_flags);
+            }
+            Decision::Watched(origin) => origin,
+        };
         // SAFETY: as above.
-        let described = unsafe { Described::read(code, probe.slot, file, module, code_flags) };
+        let described =
+            unsafe { Described::read(code, self.members, probe.slot, place, code_flags) };
         match self.id_of(probe.segment, origin, &described) {
             0 => Word::unwatched(code_flags),
             func => Word::watched_as(func, code_flags, described.is_class_body()),
+        }
+    }
+
+    unsafe fn place(&mut self, probe: &Probe, code: *mut ffi::PyObject) -> Place {
+        let Self {
+            places,
+            members,
+            filter,
+            own,
+            module_key,
+            greenlets,
+            ..
+        } = self;
+        // SAFETY: the caller of `learn` promised it.
+        unsafe {
+            let file = members.object(code, Member::File);
+            let module = module_key.as_ref().and_then(|key| current_module(key));
+            places.of(file, module, |file, module| {
+                if module == "greenlet" && !*greenlets {
+                    *greenlets = true;
+                    probe.expect_tasks();
+                }
+                let origin = filter.origin(module, file);
+                if own.iter().any(|own| file.starts_with(own)) {
+                    (Decision::Own, 0)
+                } else if filter.watches(origin, module, file) {
+                    (Decision::Watched(origin), 0)
+                } else {
+                    (Decision::Excluded, 0)
+                }
+            })
         }
     }
 
@@ -135,39 +192,19 @@ impl Codes {
             segment.note(note_kind::EXCLUDED, Source::Python, self.excluded, why);
         }
     }
-
-    /// Whether the program has greenlets: their stacks share one thread.
-    ///
-    /// # Safety
-    /// The interpreter lock is held.
-    pub(crate) unsafe fn has_greenlets(&mut self) -> bool {
-        if !self.greenlets {
-            // SAFETY: borrowed dictionary of all modules; a lookup by a text runs no Python code.
-            self.greenlets = unsafe {
-                aside(|| {
-                    let modules = ffi::PyImport_GetModuleDict();
-                    !modules.is_null()
-                        && !ffi::PyDict_GetItemString(modules, c"greenlet".as_ptr()).is_null()
-                })
-            };
-        }
-        self.greenlets
-    }
 }
 
-/// `__name__` where the current frame looks for globals.
-unsafe fn current_module() -> String {
-    // SAFETY: the caller of `learn` promised that there is a current frame; both answers are borrowed.
+/// Whether `greenlet` has been imported.
+///
+/// # Safety
+/// The interpreter lock is held.
+unsafe fn greenlets_are_loaded() -> bool {
+    // SAFETY: borrowed dictionary of all modules; a lookup by a text runs no Python code.
     unsafe {
-        let globals = ffi::PyEval_GetGlobals();
-        if globals.is_null() || ffi::PyDict_Check(globals) == 0 {
-            return String::new();
-        }
-        let name = ffi::PyDict_GetItemString(globals, c"__name__".as_ptr());
-        if name.is_null() {
-            ffi::PyErr_Clear();
-            return String::new();
-        }
-        text(name).unwrap_or_default()
+        aside(|| {
+            let modules = ffi::PyImport_GetModuleDict();
+            !modules.is_null()
+                && !ffi::PyDict_GetItemString(modules, c"greenlet".as_ptr()).is_null()
+        })
     }
 }

@@ -107,6 +107,20 @@ unsafe fn word(at: usize) -> usize {
     unsafe { *(at as *const usize) }
 }
 
+/// The code that the calling thread runs; null = none.
+///
+/// # Safety
+/// The interpreter lock is held, and [`prove`] has succeeded.
+pub(crate) unsafe fn running() -> *mut ffi::PyObject {
+    // SAFETY: the lock is held; the answer is borrowed.
+    let object = unsafe { ffi::PyEval_GetFrame() };
+    if object.is_null() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: a living frame object of proved layout.
+    unsafe { code(of_object(object)) }
+}
+
 /// Compares the offsets with the public API. Called from a Python function that another Python function called.
 ///
 /// # Safety

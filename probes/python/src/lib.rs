@@ -5,16 +5,20 @@
 //!
 //! The interpreter lock orders everything. Free-threaded builds are refused before this module is loaded.
 
+#[cfg(Py_3_12)]
+mod callback;
 mod codes;
 mod filter;
 mod layout;
 mod lines;
+mod members;
 mod module;
 #[cfg(Py_3_12)]
 mod monitor;
 mod names;
 mod native;
 mod open;
+mod places;
 mod probe;
 #[cfg(not(Py_3_12))]
 mod profile;

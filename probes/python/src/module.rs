@@ -114,7 +114,16 @@ unsafe extern "C" fn prepare(_: Object, arguments: Arguments, count: ffi::Py_ssi
     let Some(slot) = (unsafe { Slot::request() }) else {
         return to_text("code objects have no extra slot left: other tools use all 255");
     };
-    match Probe::publish(segment, slot, Codes::new(filter, own)) {
+    // SAFETY: as above.
+    let codes = unsafe { Codes::new(filter, own) };
+    // SAFETY: as above; the caller's code is the probe's own, and has never been looked at.
+    let slot = unsafe {
+        match layout::running() {
+            code if code.is_null() => slot,
+            code => slot.proved_by(code),
+        }
+    };
+    match Probe::publish(segment, slot, codes) {
         Some(()) => none(),
         None => to_text("no memory for the table of running calls"),
     }
@@ -209,7 +218,7 @@ const fn method(name: &'static CStr, function: Function) -> ffi::PyMethodDef {
 }
 
 #[cfg(Py_3_12)]
-const FUNCTIONS: usize = 17;
+const FUNCTIONS: usize = 8;
 #[cfg(not(Py_3_12))]
 const FUNCTIONS: usize = 9;
 
@@ -224,24 +233,6 @@ static mut METHODS: [ffi::PyMethodDef; FUNCTIONS + 1] = [
     method(c"finish", finish),
     #[cfg(Py_3_12)]
     method(c"set_disable", set_disable),
-    #[cfg(Py_3_12)]
-    method(c"py_start", crate::monitor::py_start),
-    #[cfg(Py_3_12)]
-    method(c"py_resume", crate::monitor::py_resume),
-    #[cfg(Py_3_12)]
-    method(c"py_throw", crate::monitor::py_throw),
-    #[cfg(Py_3_12)]
-    method(c"py_return", crate::monitor::py_return),
-    #[cfg(Py_3_12)]
-    method(c"py_yield", crate::monitor::py_yield),
-    #[cfg(Py_3_12)]
-    method(c"py_unwind", crate::monitor::py_unwind),
-    #[cfg(Py_3_12)]
-    method(c"call", crate::monitor::call),
-    #[cfg(Py_3_12)]
-    method(c"c_return", crate::monitor::c_return),
-    #[cfg(Py_3_12)]
-    method(c"c_raise", crate::monitor::c_raise),
     #[cfg(not(Py_3_12))]
     method(c"set_profile", set_profile),
     #[cfg(not(Py_3_12))]
@@ -249,8 +240,24 @@ static mut METHODS: [ffi::PyMethodDef; FUNCTIONS + 1] = [
     ffi::PyMethodDef::zeroed(),
 ];
 
-/// Loading does nothing. In interpreters with a lock of their own too: they say that they are not watched.
+/// Gives the module its callbacks.
+#[cfg(Py_3_12)]
+unsafe extern "C" fn fill(module: Object) -> std::ffi::c_int {
+    // SAFETY: called by `import`, under the lock, with the new module.
+    if unsafe { crate::callback::add(module, &crate::monitor::ALL) } {
+        0
+    } else {
+        -1
+    }
+}
+
+/// Loading starts nothing. In interpreters with a lock of their own too: they say that they are not watched.
 static mut SLOTS: [ffi::PyModuleDef_Slot; SLOTS_USED] = [
+    #[cfg(Py_3_12)]
+    ffi::PyModuleDef_Slot {
+        slot: ffi::Py_mod_exec,
+        value: fill as *mut std::ffi::c_void,
+    },
     #[cfg(Py_3_12)]
     ffi::PyModuleDef_Slot {
         slot: ffi::Py_mod_multiple_interpreters,
@@ -262,7 +269,7 @@ static mut SLOTS: [ffi::PyModuleDef_Slot; SLOTS_USED] = [
     },
 ];
 
-const SLOTS_USED: usize = if cfg!(Py_3_12) { 2 } else { 1 };
+const SLOTS_USED: usize = if cfg!(Py_3_12) { 3 } else { 1 };
 
 static mut MODULE: ffi::PyModuleDef = ffi::PyModuleDef {
     m_base: ffi::PyModuleDef_HEAD_INIT,

@@ -3,24 +3,39 @@
 
 use pyo3_ffi as ffi;
 
+use crate::callback::{self, Named};
 use crate::layout;
 use crate::probe::{Answer, Probe, probe};
 use crate::word::Word;
 
-/// Vector-called function: `(self, arguments, how many)`.
-type Arguments = *mut *mut ffi::PyObject;
+/// What a callback is called with.
+type Arguments = *const *mut ffi::PyObject;
+
+/// All callbacks, by the names that Python code has for them.
+pub(crate) const ALL: [Named; 9] = [
+    (c"py_start", py_start),
+    (c"py_resume", py_resume),
+    (c"py_throw", py_throw),
+    (c"py_return", py_return),
+    (c"py_yield", py_yield),
+    (c"py_unwind", py_unwind),
+    (c"call", call),
+    (c"c_return", c_return),
+    (c"c_raise", c_raise),
+];
 
 macro_rules! callback {
     ($(#[$meta:meta])* $name:ident, $do:expr) => {
         $(#[$meta])*
-        pub(crate) unsafe extern "C" fn $name(
-            _module: *mut ffi::PyObject,
+        unsafe extern "C" fn $name(
+            _callback: *mut ffi::PyObject,
             arguments: Arguments,
-            count: ffi::Py_ssize_t,
+            how_many: usize,
+            _names: *mut ffi::PyObject,
         ) -> *mut ffi::PyObject {
             let act = acting($do);
             // SAFETY: CPython passes that many arguments, and the current frame is the event's.
-            answer(unsafe { told(arguments, count, act) })
+            answer(unsafe { told(arguments, how_many, act) })
         }
     };
 }
@@ -93,17 +108,18 @@ callback!(
 );
 
 /// Anything is called: `(code, offset, callable, first argument)`. Python functions have their own start.
-pub(crate) unsafe extern "C" fn call(
-    _module: *mut ffi::PyObject,
+unsafe extern "C" fn call(
+    _callback: *mut ffi::PyObject,
     arguments: Arguments,
-    count: ffi::Py_ssize_t,
+    how_many: usize,
+    _names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let begun = |probe: &'static Probe, word: Word, frame| {
         if !word.is_watched() {
             return Answer::Disable;
         }
         // SAFETY: `told` looked that there are arguments; CALL has four.
-        let callable = (count >= 3).then(|| unsafe { *arguments.add(2) });
+        let callable = (callback::count(how_many) >= 3).then(|| unsafe { *arguments.add(2) });
         if let Some(callable) = callable
             && let Ok(mut codes) = probe.codes.try_borrow_mut()
         {
@@ -118,7 +134,7 @@ pub(crate) unsafe extern "C" fn call(
         Answer::Watch
     };
     // SAFETY: as for the other callbacks.
-    answer(unsafe { told(arguments, count, begun) })
+    answer(unsafe { told(arguments, how_many, begun) })
 }
 
 /// Tells the compiler what the closures of [`callback`] are given.
@@ -130,10 +146,10 @@ const fn acting<F: FnOnce(&'static Probe, Word, usize) -> Answer>(act: F) -> F {
 #[inline]
 unsafe fn told(
     arguments: Arguments,
-    count: ffi::Py_ssize_t,
+    how_many: usize,
     act: impl FnOnce(&'static Probe, Word, usize) -> Answer,
 ) -> Answer {
-    let (Some(probe), true) = (probe(), count >= 2) else {
+    let (Some(probe), true) = (probe(), callback::count(how_many) >= 2) else {
         return Answer::Watch;
     };
     // SAFETY: there are at least two arguments.

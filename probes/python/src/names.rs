@@ -3,11 +3,16 @@
 use std::hash::{Hash, Hasher};
 
 use pyo3_ffi as ffi;
+use rustc_hash::FxHasher;
 use scalpel::{Name, Source, name_flags};
 
 use crate::filter::Origin;
 use crate::lines::last_line;
-use crate::python::{Owned, attribute, bytes_of, number, text};
+use crate::members::{Member, Members};
+use crate::places::Place;
+#[cfg(not(Py_3_12))]
+use crate::python::attribute;
+use crate::python::{Owned, bytes_of, text};
 use crate::word::{CODE_ASYNC, CODE_GENERATOR, Slot};
 
 /// `CO_OPTIMIZED`: a function, and no module or class body.
@@ -17,8 +22,7 @@ const CODE_FUNCTION: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct Described {
     pub(crate) name: String,
-    pub(crate) file: String,
-    pub(crate) module: String,
+    pub(crate) place: Place,
     pub(crate) first_line: u32,
     pub(crate) last_line: u32,
     pub(crate) code_flags: u32,
@@ -28,41 +32,42 @@ pub(crate) struct Described {
 }
 
 impl Described {
-    /// Reads a code object that runs now, of a module and file that are known already.
+    /// Reads a code object that runs now, of a place that is known already.
     ///
     /// # Safety
     /// The interpreter lock is held and `code` is a living code object.
     pub(crate) unsafe fn read(
         code: *mut ffi::PyObject,
+        members: Members,
         slot: Slot,
-        file: String,
-        module: String,
+        place: Place,
         code_flags: u32,
     ) -> Self {
         // SAFETY: the caller's promise, here and below.
-        let name = unsafe { qualified_name(code, slot) };
+        let name = unsafe { qualified_name(code, members, slot) };
         // SAFETY: as above.
-        let first_line = unsafe { number(code, c"co_firstlineno") };
+        let first_line = unsafe { members.number(code, Member::FirstLine) };
         // SAFETY: as above.
-        let body = unsafe { attribute(code, c"co_code") };
+        let body = unsafe { members.object(code, Member::Body) };
         // SAFETY: as above.
-        let table = unsafe { attribute(code, line_table()) };
+        let table = unsafe { members.object(code, Member::Lines) };
         // SAFETY: the lock is held to the end of this function.
         let (body, table) = unsafe { (bytes(body.as_ref()), bytes(table.as_ref())) };
-        let mut hasher = std::hash::DefaultHasher::new();
-        (&file, &name, first_line, code_flags, body, table).hash(&mut hasher);
+        let body_hash = scalpel::hash(body);
+        let mut hasher = FxHasher::default();
+        (&place.file, &name, first_line, code_flags, body_hash, table).hash(&mut hasher);
         // SAFETY: as above.
-        unsafe { hash_tables(code, &mut hasher) };
+        unsafe { hash_tables(code, members, &mut hasher) };
         Self {
             first_line,
             // SAFETY: as above.
-            last_line: last_line(first_line, table).max(unsafe { last_line_below(code, 0) }),
+            last_line: last_line(first_line, table)
+                .max(unsafe { last_line_below(code, members, 0) }),
             code_flags,
-            body_hash: scalpel::hash(body),
+            body_hash,
             identity: hasher.finish(),
             name,
-            file,
-            module,
+            place,
         }
     }
 
@@ -90,25 +95,18 @@ impl Described {
         );
         set(
             name_flags::GENERATED,
-            self.file.starts_with('<') && !self.file.starts_with("<frozen "),
+            self.place.file.starts_with('<') && !self.place.file.starts_with("<frozen "),
         );
         Name {
             flags,
             line: self.first_line,
             end_line: self.last_line,
-            file: &self.file,
-            owner: &self.module,
+            file: &self.place.file,
+            owner: &self.place.module,
             body_hash: self.body_hash,
+            text_hash: self.place.text_hash,
             ..Name::new(Source::Python, &self.name)
         }
-    }
-}
-
-const fn line_table() -> &'static std::ffi::CStr {
-    if cfg!(Py_3_11) {
-        c"co_linetable"
-    } else {
-        c"co_lnotab"
     }
 }
 
@@ -117,7 +115,7 @@ const fn line_table() -> &'static std::ffi::CStr {
 /// # Safety
 /// As for [`Described::read`].
 #[cfg(Py_3_11)]
-const unsafe fn last_line_below(_code: *mut ffi::PyObject, _depth: u32) -> u32 {
+const unsafe fn last_line_below(_: *mut ffi::PyObject, _: Members, _depth: u32) -> u32 {
     0
 }
 
@@ -126,21 +124,22 @@ const unsafe fn last_line_below(_code: *mut ffi::PyObject, _depth: u32) -> u32 {
 /// # Safety
 /// As for [`Described::read`].
 #[cfg(not(Py_3_11))]
-unsafe fn last_line_below(code: *mut ffi::PyObject, depth: u32) -> u32 {
+unsafe fn last_line_below(code: *mut ffi::PyObject, members: Members, depth: u32) -> u32 {
     let mut last = 0;
     // SAFETY: the caller's promise; the tuple keeps its items alive.
     unsafe {
-        let Some(constants) = attribute(code, c"co_consts").filter(|_| depth < 64) else {
+        let constants = members.object(code, Member::Constants);
+        let Some(constants) = constants.filter(|_| depth < 64) else {
             return 0;
         };
         for index in 0..ffi::PyTuple_Size(constants.as_ptr()).max(0) {
             let inner = ffi::PyTuple_GetItem(constants.as_ptr(), index);
             if !inner.is_null() && ffi::PyCode_Check(inner) != 0 {
-                let table = attribute(inner, line_table());
-                let first = number(inner, c"co_firstlineno");
+                let table = members.object(inner, Member::Lines);
+                let first = members.number(inner, Member::FirstLine);
                 last = last
                     .max(last_line(first, bytes(table.as_ref())))
-                    .max(last_line_below(inner, depth + 1));
+                    .max(last_line_below(inner, members, depth + 1));
             }
         }
         ffi::PyErr_Clear();
@@ -158,9 +157,9 @@ unsafe fn bytes(object: Option<&Owned>) -> &[u8] {
 /// # Safety
 /// As for [`Described::read`].
 #[cfg(Py_3_11)]
-unsafe fn qualified_name(code: *mut ffi::PyObject, _slot: Slot) -> String {
+unsafe fn qualified_name(code: *mut ffi::PyObject, members: Members, _slot: Slot) -> String {
     // SAFETY: the caller's promise.
-    unsafe { attribute_text(code, c"co_qualname") }
+    unsafe { member_text(code, members, Member::QualifiedName) }
 }
 
 /// Below 3.11 a code object does not know its qualified name; the module's code object, which runs first, left it.
@@ -168,14 +167,14 @@ unsafe fn qualified_name(code: *mut ffi::PyObject, _slot: Slot) -> String {
 /// # Safety
 /// As for [`Described::read`].
 #[cfg(not(Py_3_11))]
-unsafe fn qualified_name(code: *mut ffi::PyObject, slot: Slot) -> String {
+unsafe fn qualified_name(code: *mut ffi::PyObject, members: Members, slot: Slot) -> String {
     // SAFETY: the caller's promise.
     unsafe {
         let name = slot
             .kept_name(code)
-            .unwrap_or_else(|| attribute_text(code, c"co_name"));
+            .unwrap_or_else(|| member_text(code, members, Member::Name));
         if name == "<module>" {
-            leave_names(code, "", false, slot, 0);
+            leave_names(code, members, "", false, slot, 0);
         }
         name
     }
@@ -188,6 +187,7 @@ unsafe fn qualified_name(code: *mut ffi::PyObject, slot: Slot) -> String {
 #[cfg(not(Py_3_11))]
 unsafe fn leave_names(
     code: *mut ffi::PyObject,
+    members: Members,
     above: &str,
     in_function: bool,
     slot: Slot,
@@ -195,7 +195,7 @@ unsafe fn leave_names(
 ) {
     // SAFETY: the caller's promise; the tuple keeps its items alive.
     unsafe {
-        let Some(constants) = attribute(code, c"co_consts") else {
+        let Some(constants) = members.object(code, Member::Constants) else {
             return;
         };
         for index in 0..ffi::PyTuple_Size(constants.as_ptr()).max(0) {
@@ -203,25 +203,39 @@ unsafe fn leave_names(
             if inner.is_null() || ffi::PyCode_Check(inner) == 0 || depth > 64 {
                 continue;
             }
-            let name = attribute_text(inner, c"co_name");
+            let name = member_text(inner, members, Member::Name);
             let name = match (above, in_function) {
                 ("", _) => name,
                 (above, true) => format!("{above}.<locals>.{name}"),
                 (above, false) => format!("{above}.{name}"),
             };
-            let is_function = number(inner, c"co_flags") & CODE_FUNCTION != 0;
-            leave_names(inner, &name, is_function, slot, depth + 1);
+            let is_function = members.number(inner, Member::Flags) & CODE_FUNCTION != 0;
+            leave_names(inner, members, &name, is_function, slot, depth + 1);
             slot.keep_name(inner, name);
         }
         ffi::PyErr_Clear();
     }
 }
 
+/// The text of any object's attribute.
+///
 /// # Safety
 /// As for [`Described::read`].
+#[cfg(not(Py_3_12))]
 pub(crate) unsafe fn attribute_text(object: *mut ffi::PyObject, name: &std::ffi::CStr) -> String {
     // SAFETY: the caller's promise.
     unsafe { attribute(object, name).and_then(|value| text(value.as_ptr())) }.unwrap_or_default()
+}
+
+/// # Safety
+/// As for [`Described::read`].
+unsafe fn member_text(code: *mut ffi::PyObject, members: Members, member: Member) -> String {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let value = members.object(code, member);
+        value.and_then(|value| text(value.as_ptr()))
+    }
+    .unwrap_or_default()
 }
 
 /// Names and constants tell two functions with the same instructions apart. Code among the constants is left out: it has
@@ -229,22 +243,51 @@ pub(crate) unsafe fn attribute_text(object: *mut ffi::PyObject, name: &std::ffi:
 ///
 /// # Safety
 /// As for [`Described::read`].
-unsafe fn hash_tables(code: *mut ffi::PyObject, hasher: &mut impl Hasher) {
+unsafe fn hash_tables(code: *mut ffi::PyObject, members: Members, hasher: &mut impl Hasher) {
     // SAFETY: the caller's promise; texts, numbers and tuples of them hash without running Python code.
     unsafe {
-        for name in [c"co_names", c"co_varnames", c"co_freevars"] {
-            if let Some(names) = attribute(code, name) {
+        for names in [Member::Names, Member::Variables, Member::Free] {
+            if let Some(names) = members.object(code, names) {
                 hasher.write_isize(ffi::PyObject_Hash(names.as_ptr()));
             }
         }
-        if let Some(constants) = attribute(code, c"co_consts") {
+        if let Some(constants) = members.object(code, Member::Constants) {
             for index in 0..ffi::PyTuple_Size(constants.as_ptr()).max(0) {
                 let constant = ffi::PyTuple_GetItem(constants.as_ptr(), index);
                 if !constant.is_null() && ffi::PyCode_Check(constant) == 0 {
-                    hasher.write_isize(ffi::PyObject_Hash(constant));
+                    hasher.write_isize(hash_of(constant));
                 }
             }
         }
         ffi::PyErr_Clear();
     }
 }
+
+/// The hash of a constant. Of a long text, which may be a page of documentation that nobody has hashed yet, its length and
+/// some of its letters.
+///
+/// # Safety
+/// The interpreter lock is held and `constant` is alive.
+unsafe fn hash_of(constant: *mut ffi::PyObject) -> ffi::Py_hash_t {
+    // SAFETY: the caller's promise; the places are below the length.
+    unsafe {
+        let is_text = ffi::PyUnicode_Check(constant) != 0;
+        let length = if is_text {
+            ffi::PyUnicode_GetLength(constant)
+        } else {
+            0
+        };
+        if length < 4 * LETTERS {
+            return ffi::PyObject_Hash(constant);
+        }
+        let mut hasher = FxHasher::default();
+        hasher.write_isize(length);
+        for step in 0..LETTERS {
+            hasher.write_u32(ffi::PyUnicode_ReadChar(constant, length * step / LETTERS));
+        }
+        hasher.finish().cast_signed() as ffi::Py_hash_t
+    }
+}
+
+/// Letters of a long text that are looked at.
+const LETTERS: ffi::Py_ssize_t = 16;

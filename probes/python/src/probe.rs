@@ -1,6 +1,6 @@
 //! The probe of this process: what becomes of starts, ends and suspensions, whichever mechanism tells of them.
 
-use std::cell::{RefCell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3_ffi as ffi;
@@ -29,6 +29,8 @@ pub(crate) struct Probe {
     pub(crate) codes: RefCell<Codes>,
     open: UnsafeCell<Open>,
     last_task: UnsafeCell<u64>,
+    /// There may be tasks: a coroutine has begun one, or the program has greenlets. Until then no caller is asked.
+    tasks: Cell<bool>,
 }
 
 /// Null, or a leaked probe.
@@ -54,6 +56,7 @@ impl Probe {
     /// Makes the probe known to the callbacks. `None` = no memory for the table of activations.
     pub(crate) fn publish(segment: &'static Segment, slot: Slot, codes: Codes) -> Option<()> {
         let modes = segment.modes();
+        let tasks = Cell::new(codes.has_greenlets());
         let probe = Self {
             segment,
             slot,
@@ -62,6 +65,7 @@ impl Probe {
             codes: RefCell::new(codes),
             open: UnsafeCell::new(Open::new()?),
             last_task: UnsafeCell::new(0),
+            tasks,
         };
         PROBE.store(Box::into_raw(Box::new(probe)), Ordering::Release);
         Some(())
@@ -102,7 +106,7 @@ impl Probe {
     /// The interpreter lock is held, and `frame` is the calling thread's current frame.
     #[inline]
     pub(crate) unsafe fn begin(&self, word: Word, frame: usize) -> Answer {
-        if !word.is_watched() || self.segment.is_off(word.func()) {
+        if !word.is_watched() {
             return self.unknown(word);
         }
         // SAFETY: the caller's promise.
@@ -116,10 +120,11 @@ impl Probe {
             ..Activation::default()
         };
         // SAFETY: as above.
-        if !unsafe { self.enter(activation) } && self.segment.over() {
-            return Answer::Disable;
+        if unsafe { self.enter(activation) } {
+            Answer::Watch
+        } else {
+            self.unknown(word)
         }
-        Answer::Watch
     }
 
     /// Writes ENTER and keeps the activation. `false` = it is not recorded.
@@ -169,7 +174,8 @@ impl Probe {
     ///
     /// # Safety
     /// The interpreter lock is held, and `frame` belongs to the calling thread.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "measured: as for `enter`")]
+    #[inline(always)]
     pub(crate) unsafe fn finish(&self, word: Word, frame: usize, threw: bool) -> Answer {
         // SAFETY: the caller's promise.
         let open = unsafe { self.open() };
@@ -282,7 +288,7 @@ impl Probe {
     /// whose word is not known was met while another was being named, and is asked about again.
     fn unknown(&self, word: Word) -> Answer {
         let never = if word.is_watched() {
-            self.segment.is_off(word.func())
+            self.segment.over() || self.segment.is_off(word.func())
         } else {
             word.is_known()
         };
@@ -324,6 +330,9 @@ impl Probe {
         if word.is_coroutine() && !unsafe { self.is_awaited(frame) } {
             // SAFETY: as above.
             return (unsafe { self.new_task() }, true);
+        }
+        if !self.tasks.get() {
+            return (0, false);
         }
         // SAFETY: as above; the callers of a running frame are alive.
         let open = unsafe { self.open() };
@@ -372,11 +381,11 @@ impl Probe {
     /// As for [`Probe::begin`].
     #[cold]
     unsafe fn task_of_stack(&self) -> u64 {
-        let Ok(mut codes) = self.codes.try_borrow_mut() else {
-            return 0;
-        };
-        // SAFETY: the caller's promise.
-        if unsafe { codes.has_greenlets() } {
+        let greenlets = self
+            .codes
+            .try_borrow()
+            .is_ok_and(|codes| codes.has_greenlets());
+        if greenlets {
             // SAFETY: as above.
             unsafe { self.new_task() }
         } else {
@@ -384,9 +393,15 @@ impl Probe {
         }
     }
 
+    /// From now on frames may belong to tasks.
+    pub(crate) fn expect_tasks(&self) {
+        self.tasks.set(true);
+    }
+
     /// # Safety
     /// The interpreter lock is held.
     unsafe fn new_task(&self) -> u64 {
+        self.expect_tasks();
         // SAFETY: the lock makes this the only user.
         unsafe {
             *self.last_task.get() += 1;
@@ -410,7 +425,8 @@ fn end_unseen(open: &Open, frame: u64) {
 }
 
 /// Writes the end of an activation.
-#[inline]
+#[expect(clippy::inline_always, reason = "measured: as for `Probe::enter`")]
+#[inline(always)]
 fn end(activation: Activation, more: u16, threw: bool) {
     let Activation {
         token,

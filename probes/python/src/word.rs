@@ -1,5 +1,6 @@
 //! What the probe knows of a code object, packed into the one word of its extra slot: no lookup, no memory of its own.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 
 use pyo3_ffi as ffi;
@@ -96,7 +97,11 @@ const fn kind(code_flags: u32) -> u64 {
 
 /// The probe's slot in every code object of this interpreter.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot(ffi::Py_ssize_t);
+pub(crate) struct Slot {
+    index: ffi::Py_ssize_t,
+    /// Word of a code object that points to its extras, 0 = not known: the interpreter is asked.
+    extras_at: usize,
+}
 
 impl Slot {
     /// Asks for a slot; `None` = all are given out.
@@ -106,7 +111,42 @@ impl Slot {
     pub(crate) unsafe fn request() -> Option<Self> {
         // SAFETY: the lock is held.
         let index = unsafe { request_code_extra_index(forget) };
-        (index >= 0).then_some(Self(index))
+        (index >= 0).then_some(Self {
+            index,
+            extras_at: 0,
+        })
+    }
+
+    /// The same slot, read without a call. Where a code object has its extras is private to `CPython`: this one is watched
+    /// while it gets its first. One that has extras already tells nothing, and the slot stays as it is.
+    ///
+    /// # Safety
+    /// The interpreter lock is held, and `code` is a living code object without a word of the probe.
+    pub(crate) unsafe fn proved_by(self, code: *mut ffi::PyObject) -> Self {
+        // SAFETY: the caller's promise; the fixed part of an object is as large as its type says.
+        unsafe {
+            let words = usize::try_from((*ffi::Py_TYPE(code)).tp_basicsize).unwrap_or(0)
+                / size_of::<usize>();
+            let object = std::slice::from_raw_parts(code.cast::<Cell<usize>>(), words);
+            let before: Vec<usize> = object.iter().map(Cell::get).collect();
+            let mark = Word::unwatched(0);
+            if !self.set(code, mark) {
+                return self;
+            }
+            let mut filled = (0..words).filter(|&at| {
+                let now = object.get(at).map_or(0, Cell::get);
+                before.get(at) == Some(&0) && now != 0
+            });
+            let proved = match (filled.next(), filled.next()) {
+                (Some(extras_at), None) => Self { extras_at, ..self },
+                _ => self,
+            };
+            if proved.get(code) == mark {
+                proved
+            } else {
+                self
+            }
+        }
     }
 
     /// The word of a code object, and the name that is kept for it until it is seen (below 3.11).
@@ -116,14 +156,30 @@ impl Slot {
     #[inline]
     pub(crate) unsafe fn get(self, code: *mut ffi::PyObject) -> Word {
         // SAFETY: the caller's promise.
-        let word = Word(unsafe { self.raw(code) } as u64);
+        let word = Word(unsafe { self.extra(code) } as u64);
         if word.is_known() { word } else { Word(0) }
+    }
+
+    #[inline]
+    unsafe fn extra(self, code: *mut ffi::PyObject) -> *mut c_void {
+        if self.extras_at == 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.raw(code) };
+        }
+        // SAFETY: `proved_by` saw that this word points to the extras: their number, and the extras.
+        unsafe {
+            let extras = *code.cast::<*const isize>().add(self.extras_at);
+            if extras.is_null() || *extras <= self.index {
+                return std::ptr::null_mut();
+            }
+            *extras.offset(1 + self.index).cast::<*mut c_void>()
+        }
     }
 
     unsafe fn raw(self, code: *mut ffi::PyObject) -> *mut c_void {
         let mut extra = std::ptr::null_mut();
         // SAFETY: a code object, an index that was given out, a place for the answer.
-        if unsafe { ffi::PyUnstable_Code_GetExtra(code, self.0, &raw mut extra) } != 0 {
+        if unsafe { ffi::PyUnstable_Code_GetExtra(code, self.index, &raw mut extra) } != 0 {
             // SAFETY: the lock is held.
             unsafe { ffi::PyErr_Clear() };
         }
@@ -141,7 +197,7 @@ impl Slot {
 
     unsafe fn set_raw(self, code: *mut ffi::PyObject, extra: *mut c_void) -> bool {
         // SAFETY: a code object and an index that was given out.
-        let kept = unsafe { ffi::PyUnstable_Code_SetExtra(code, self.0, extra) } == 0;
+        let kept = unsafe { ffi::PyUnstable_Code_SetExtra(code, self.index, extra) } == 0;
         if !kept {
             // SAFETY: the lock is held.
             unsafe { ffi::PyErr_Clear() };

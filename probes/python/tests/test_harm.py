@@ -170,6 +170,18 @@ class Same(ProbeTest):
                         except TypeError: pass
         """)
 
+    def test_a_start_compiles_no_source_of_the_probe(self):
+        recording = self.record(
+            """
+            import os, sys
+            ours = [m for name, m in sys.modules.items() if name.startswith("scalpel_probe")]
+            kept = {m.__name__: os.path.exists(m.__spec__.cached) for m in ours if m.__file__.endswith(".py")}
+            print(len(kept) >= 3, all(kept.values()))
+            """,
+            PYTHONDONTWRITEBYTECODE="1",
+        )
+        self.assertEqual(recording.out, "True True\n")
+
 
 class Absent(ProbeTest):
     """Where the probe cannot be, the program does not notice."""

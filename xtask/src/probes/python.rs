@@ -36,7 +36,10 @@ pub(crate) fn build(yes: bool) -> Result<Vec<Interpreter>> {
     for interpreter in &found {
         build_one(interpreter, &home, &source, yes)?;
     }
-    copy_shims(&home)?;
+    let shims = copy_shims(&home)?;
+    for interpreter in &found {
+        compile(interpreter, &shims)?;
+    }
     Ok(found)
 }
 
@@ -78,10 +81,23 @@ fn build_one(interpreter: &Interpreter, home: &Path, source: &str, yes: bool) ->
             .arg(only_file(&wheels)?)
             .arg(&folder),
     )?;
+    compile(interpreter, &folder)?;
     fs::write(&stamp, source).with_context(|| format!("cannot write {}", stamp.display()))
 }
 
-fn copy_shims(home: &Path) -> Result<()> {
+/// Python files as the interpreter would keep them, so that no start compiles them again: a program that may not write here,
+/// or that runs with `PYTHONDONTWRITEBYTECODE`, would do so each time. The sources beside them never change.
+fn compile(interpreter: &Interpreter, folder: &Path) -> Result<()> {
+    let unchecked = ["--invalidation-mode", "unchecked-hash"];
+    cmd::run(
+        cmd::command(&interpreter.program)
+            .args(["-I", "-m", "compileall", "-q"])
+            .args(unchecked)
+            .arg(folder),
+    )
+}
+
+fn copy_shims(home: &Path) -> Result<PathBuf> {
     let from = cmd::root().join("probes/python/inject");
     let to = home.join("inject");
     remove(&to)?;
@@ -91,7 +107,7 @@ fn copy_shims(home: &Path) -> Result<()> {
             fs::copy(entry.path(), to.join(entry.file_name()))?;
         }
     }
-    Ok(())
+    Ok(to)
 }
 
 /// A tool from the package registry, in an environment of its own.
