@@ -3,6 +3,7 @@
 //! Must not know what anything means: defaults that depend on other flags are decided in `plan`.
 
 mod doctor;
+mod export;
 mod glue;
 mod list;
 mod record;
@@ -17,6 +18,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use crate::output::When;
 
 pub use doctor::DoctorArgs;
+pub use export::{ExportArgs, FormatArg, WeightArg};
 pub use glue::{CompletionsArgs, ManArgs, completion_script, write_manual};
 pub use list::{ListArgs, ListKind};
 pub use record::{AttachArg, ExitsArg, NodeCoverageArg, ProbeModeArg, RecordArgs};
@@ -140,6 +142,8 @@ pub enum Command {
     Record(Box<RecordArgs>),
     /// Show a recording: which functions ran, called by whom, at what cost.
     Report(ReportArgs),
+    /// Write a recording for another program: pprof, flame graphs, traces, coverage, JSON.
+    Export(ExportArgs),
     /// Show a recorded stream call by call, as an indented timeline.
     Replay(ReplayArgs),
     /// Show the exact instructions of calls in a process, or of a recorded trace.
@@ -191,6 +195,7 @@ mod tests {
         for name in [
             "record",
             "report",
+            "export",
             "replay",
             "scope",
             "list",

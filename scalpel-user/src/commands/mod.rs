@@ -1,6 +1,7 @@
 //! One file a command: carries a plan out and says how it went.
 
 mod doctor;
+mod export;
 mod glue;
 mod list;
 mod record;
@@ -24,6 +25,7 @@ pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
         Plan::Scope(plan) => scope::run(&plan, output),
         Plan::Guardian => crate::scope::be_the_guardian(),
         Plan::Report(plan) => report::run(&plan, output),
+        Plan::Export(plan) => export::run(&plan, output),
         Plan::Replay(plan) => replay::run(&plan, output),
     }
 }

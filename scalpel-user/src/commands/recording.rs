@@ -75,7 +75,7 @@ pub(super) fn write(genome: &Genome, path: &Path, output: &Output) -> anyhow::Re
     Ok(())
 }
 
-fn is_stream(path: &Path) -> Result<bool, RecordingError> {
+pub(super) fn is_stream(path: &Path) -> Result<bool, RecordingError> {
     let mut head = Vec::with_capacity(LOG_MAGIC.len());
     let read =
         File::open(path).and_then(|file| file.take(LOG_MAGIC.len() as u64).read_to_end(&mut head));

@@ -3,6 +3,7 @@
 //! Everything that one flag decides about another is decided here, once, so that a plan can be carried
 //! out without looking at the command line again.
 
+mod export;
 mod record;
 mod scope;
 pub mod words;
@@ -16,6 +17,7 @@ use crate::cli::{
 };
 use crate::event::{Pid, Tid};
 
+pub use export::{CallsPart, ExportPlan};
 pub use record::{
     Attach, Choice, CommandLine, Exits, Measurement, Outputs, ProbeMode, RecordPlan, Runtimes,
     Target,
@@ -30,6 +32,8 @@ pub enum Plan {
     Record(Box<RecordPlan>),
     /// Show a recording.
     Report(ReportPlan),
+    /// Write a recording for another program.
+    Export(Box<ExportPlan>),
     /// Show or rebuild a recorded stream.
     Replay(ReplayPlan),
     /// Show the instructions of calls or of a trace.
@@ -180,6 +184,7 @@ pub fn plan(cli: Cli) -> Result<(Plan, Voice), PlanError> {
     let plan = match cli.command {
         Command::Record(args) => Plan::Record(Box::new(record::plan(*args)?)),
         Command::Report(args) => Plan::Report(report(args)?),
+        Command::Export(args) => Plan::Export(Box::new(export::plan(args)?)),
         Command::Replay(args) => Plan::Replay(replay(args)?),
         Command::Scope(args) => Plan::Scope(scope::plan(*args)?),
         Command::Guardian => Plan::Guardian,

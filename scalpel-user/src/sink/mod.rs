@@ -5,6 +5,7 @@
 pub mod choice;
 pub mod csv;
 pub mod doubts;
+pub mod export;
 mod grid;
 pub mod head;
 pub mod html;

@@ -2,6 +2,7 @@
 mod bindings;
 mod counts;
 mod docs;
+mod exports;
 mod leftovers;
 mod node;
 mod projects;
@@ -47,6 +48,8 @@ enum Step {
     Node,
     /// The scopes of C, C++, Python and Node.js, each in its own test runner.
     Bindings,
+    /// Exports, opened by the programs that they are for.
+    Exports,
     /// Programs with known truth, by themselves (compilers).
     Fixtures,
     /// Programs with known truth, recorded (root and BPF).

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 
 use super::counts::Counts;
-use super::{Step, bindings, docs, node, projects, python};
+use super::{Step, bindings, docs, exports, node, projects, python};
 use crate::{apt, cmd, tidy};
 
 /// Everything but the BPF programs, which no host can link.
@@ -29,6 +29,7 @@ pub(super) fn run(step: Step, yes: bool) -> Result<Counts> {
         Step::Python => python::run(yes),
         Step::Node => node::run(yes),
         Step::Bindings => bindings::run(yes),
+        Step::Exports => exports::run(yes),
         Step::Fixtures => fixtures(yes),
         Step::Kernel => kernel(),
         Step::Real => real(yes),

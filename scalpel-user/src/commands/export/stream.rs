@@ -1,0 +1,412 @@
+//! Single calls of a stream, which is read twice: first to count what would go out, then to write it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader};
+
+use anyhow::{Context, bail};
+use serde_json::json;
+
+use super::file::Destination;
+use crate::cli::FormatArg;
+use crate::event::{Event, Kind, MonoTime};
+use crate::exit::Outcome;
+use crate::function::FunctionTable;
+use crate::genome::loss::Losses;
+use crate::input::{Input, Loss, RunInfo};
+use crate::log::{Ending, Reader};
+use crate::order::{Order, Released, Stream};
+use crate::output::Output;
+use crate::plan::ExportPlan;
+use crate::sink::export::calls::chrome::Chrome;
+use crate::sink::export::calls::evented::Evented;
+use crate::sink::export::calls::perfetto::Perfetto;
+use crate::sink::export::calls::{Moment, Part, ThreadKey, Tracks, What};
+
+pub(super) fn run(plan: &ExportPlan, output: &Output) -> anyhow::Result<Outcome> {
+    let survey = Survey::of(plan, output)?;
+    survey.refuse(plan)?;
+    let mut destination = Destination::open(plan.output.as_deref())?;
+    write(plan, &survey, output, destination.writer())?;
+    super::finish(plan, destination, &[], output)?;
+    Ok(survey.judged(plan, output))
+}
+
+/// What the first reading found.
+struct Survey {
+    run: RunInfo,
+    counted: Counted,
+    lost: u64,
+    strays: u64,
+    ending: Ending,
+}
+
+#[derive(Default)]
+struct Counted {
+    /// Calls of the part.
+    calls: u64,
+    threads: BTreeMap<ThreadKey, String>,
+    names: BTreeMap<ThreadKey, String>,
+    /// Calls arrive as one record at their end.
+    completes: bool,
+    /// Events of the whole recording.
+    events: u64,
+    gaps: u64,
+    losses: Vec<Loss>,
+}
+
+impl Counted {
+    fn take(&mut self, seen: &Seen<'_>) {
+        match seen {
+            Seen::Moment(moment) => {
+                self.threads.entry(moment.thread).or_default();
+                let begins = matches!(moment.what, What::Begin { .. } | What::Entry { .. });
+                self.calls += u64::from(begins);
+            }
+            Seen::Gap(lost) => self.gaps = self.gaps.saturating_add(*lost),
+            Seen::Input(input) => self.input(input),
+        }
+    }
+
+    fn input(&mut self, input: &Input) {
+        match input {
+            Input::Events(events) => {
+                self.events += events.len() as u64;
+                self.completes |= events.iter().any(is_complete);
+            }
+            // Counters stand: the last reading is the largest.
+            Input::Losses(counters) => self.losses.clone_from(counters),
+            Input::ThreadName(pid, tid, name) => {
+                self.names.insert((pid.0, tid.0), name.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Survey {
+    fn of(plan: &ExportPlan, output: &Output) -> anyhow::Result<Self> {
+        let mut counted = Counted::default();
+        let passage = pass(plan, "reading", output, &mut |seen, _| {
+            counted.take(&seen);
+            Ok(())
+        })?;
+        for (thread, name) in &mut counted.threads {
+            *name = counted.names.remove(thread).unwrap_or_default();
+        }
+        let run = passage.run.with_context(|| {
+            let path = plan.file.display();
+            format!("{path} says nothing about its recording: it was cut before its first record")
+        })?;
+        Ok(Self {
+            run,
+            lost: counted.gaps.max(Losses::of(&counted.losses).events()),
+            counted,
+            strays: passage.strays,
+            ending: passage.ending,
+        })
+    }
+
+    /// Nothing is written that cannot be read afterwards.
+    fn refuse(&self, plan: &ExportPlan) -> anyhow::Result<()> {
+        if self.counted.completes {
+            bail!(
+                "{} has whole calls at their ends (record --complete), which are not exported one by one: export it in an added-up format (pprof, svg), or record with beginnings and ends",
+                plan.file.display()
+            );
+        }
+        let (most, reader) = limit(plan.format);
+        let most = plan.max_calls.unwrap_or(most);
+        if most > 0 && self.counted.calls > most {
+            bail!(
+                "{} calls, and {reader} opens about {most}: choose a part with --from, --to or --thread, an added-up format (pprof, svg), or raise --max-calls",
+                self.counted.calls
+            );
+        }
+        if self.counted.calls == 0 {
+            bail!(
+                "no call in this part of the recording: widen --from and --to, or choose another --thread; `scalpel-ebpf replay` shows what there is"
+            );
+        }
+        Ok(())
+    }
+
+    fn judged(&self, plan: &ExportPlan, output: &Output) -> Outcome {
+        if self.strays > 0 {
+            output.warn(&format!(
+                "{} ends without a beginning are left out: their calls began before the recording, or in a loss",
+                self.strays
+            ));
+        }
+        let of = self.counted.events.saturating_add(self.lost);
+        let lost_share = self.lost as f64 / of.max(1) as f64;
+        match &self.ending {
+            Ending::Cut(cut) => output.warn(&format!(
+                "the export is partial: the stream is cut at byte {}: {}",
+                cut.at, cut.reason
+            )),
+            _ if lost_share > plan.max_loss => output.warn(&format!(
+                "the export is partial: {:.2} % of the recording's events were lost",
+                lost_share * 100.0
+            )),
+            _ => return Outcome::Done,
+        }
+        Outcome::Partial
+    }
+
+    fn title(&self) -> String {
+        let lost = match self.lost {
+            0 => String::new(),
+            lost => format!(
+                ": {lost} of {} events were lost",
+                self.counted.events.saturating_add(lost)
+            ),
+        };
+        format!(
+            "{} (pid {} on {}){lost}",
+            self.run.command, self.run.pid, self.run.host
+        )
+    }
+
+    fn thread_name(&self, thread: ThreadKey) -> String {
+        match self.counted.threads.get(&thread) {
+            Some(name) if !name.is_empty() => format!("{name} ({})", thread.1),
+            _ => thread.1.to_string(),
+        }
+    }
+}
+
+/// Most calls that the readers of a format open, as measured; docs/exports.md.
+const fn limit(format: FormatArg) -> (u64, &'static str) {
+    match format {
+        FormatArg::Speedscope => (2_000_000, "speedscope"),
+        FormatArg::Chrome => (3_000_000, "a browser"),
+        _ => (20_000_000, "Perfetto"),
+    }
+}
+
+const fn is_complete(event: &Event) -> bool {
+    event.kind == Kind::Complete as u8
+}
+
+fn write(
+    plan: &ExportPlan,
+    survey: &Survey,
+    output: &Output,
+    out: &mut dyn io::Write,
+) -> anyhow::Result<()> {
+    let run = &survey.run;
+    match plan.format {
+        FormatArg::Chrome => {
+            let about = json!({
+                "recording": survey.title(), "uuid": run.uuid, "version": run.version,
+                "started_unix_ns": run.started_unix_ns.to_string(),
+                "lost_events": survey.lost, "clock": "CLOCK_MONOTONIC, from the start of the recording",
+            });
+            let mut chrome = Chrome::begin(out, run.started, &about)?;
+            for thread in survey.counted.threads.keys() {
+                chrome.thread(*thread, &survey.thread_name(*thread))?;
+            }
+            pass(plan, "writing", output, &mut |seen, functions| match seen {
+                Seen::Moment(moment) => chrome.moment(moment, functions),
+                _ => Ok(()),
+            })?;
+            chrome.finish()?;
+        }
+        FormatArg::Perfetto => {
+            let mut trace = Perfetto::begin(out, run.started, run.pid.0, &survey.title())?;
+            for thread in survey.counted.threads.keys() {
+                trace.thread(*thread, &survey.thread_name(*thread))?;
+            }
+            pass(plan, "writing", output, &mut |seen, functions| match seen {
+                Seen::Moment(moment) => trace.moment(moment, functions),
+                _ => Ok(()),
+            })?;
+        }
+        _ => evented(plan, survey, output, out)?,
+    }
+    Ok(())
+}
+
+fn evented(
+    plan: &ExportPlan,
+    survey: &Survey,
+    output: &Output,
+    out: &mut dyn io::Write,
+) -> anyhow::Result<()> {
+    let mut evented = Evented::new();
+    let passage = pass(plan, "reading", output, &mut |seen, _| {
+        if let Seen::Moment(moment) = seen {
+            evented.moment(moment);
+        }
+        Ok(())
+    })?;
+    let name = |thread| survey.thread_name(thread);
+    evented.write(
+        &survey.title(),
+        survey.run.started,
+        &passage.functions,
+        &name,
+        out,
+    )?;
+    Ok(())
+}
+
+/// What a reading comes upon.
+enum Seen<'a> {
+    /// A moment of the part that goes out.
+    Moment(&'a Moment),
+    /// Any input, before what it leads to.
+    Input(&'a Input),
+    /// Events of a thread are missing, anywhere in the recording.
+    Gap(u64),
+}
+
+type Take<'a> = dyn FnMut(Seen<'_>, &FunctionTable) -> io::Result<()> + 'a;
+
+/// What is known after a reading.
+struct Passage {
+    run: Option<RunInfo>,
+    functions: FunctionTable,
+    strays: u64,
+    ending: Ending,
+}
+
+/// Reads the stream once.
+fn pass(
+    plan: &ExportPlan,
+    what: &'static str,
+    output: &Output,
+    take: &mut Take<'_>,
+) -> anyhow::Result<Passage> {
+    let file = File::open(&plan.file)?;
+    let bar = output.progress(what, file.metadata()?.len());
+    let file = BufReader::with_capacity(1 << 18, bar.wrap_read(file));
+    let mut reader = Reader::new(file, &plan.file)?;
+    let mut reading = Reading::new(plan);
+    for input in reader.by_ref() {
+        take(Seen::Input(&input), &reading.functions)?;
+        reading.input(input, take)?;
+    }
+    reading.finish(take)?;
+    bar.finish_and_clear();
+    Ok(Passage {
+        run: reading.run,
+        functions: reading.functions,
+        strays: reading.tracks.map_or(0, |tracks| tracks.strays()),
+        ending: reader.ending().clone(),
+    })
+}
+
+/// A stream on its way to tracks.
+struct Reading<'a> {
+    plan: &'a ExportPlan,
+    run: Option<RunInfo>,
+    functions: FunctionTable,
+    order: Order,
+    tracks: Option<Tracks>,
+    end: MonoTime,
+}
+
+impl<'a> Reading<'a> {
+    fn new(plan: &'a ExportPlan) -> Self {
+        Self {
+            plan,
+            run: None,
+            functions: FunctionTable::new(),
+            order: Order::new(),
+            tracks: None,
+            end: MonoTime(0),
+        }
+    }
+
+    fn input(&mut self, input: Input, take: &mut Take<'_>) -> io::Result<()> {
+        match input {
+            Input::Run(run) => {
+                self.tracks = Some(Tracks::new(self.part(run.started)));
+                self.end = self.end.max(run.started);
+                self.run = Some(run);
+            }
+            Input::Function(id, info) => drop(self.functions.define(id, info)),
+            Input::Events(events) => self.order.events(&events),
+            Input::Control(control) => self.order.control(&control),
+            Input::Drained(until) => {
+                self.end = self.end.max(until);
+                self.release(Some(until), take)?;
+            }
+            Input::End(end) => self.end = self.end.max(end),
+            // Samples are no calls; the rest says nothing about single calls.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn part(&self, started: MonoTime) -> Part {
+        let at = |ns: u64| MonoTime(started.0.saturating_add(ns));
+        let calls = self.plan.calls;
+        Part {
+            from: at(calls.from_ns),
+            to: at(calls.to_ns),
+            tid: calls.tid,
+        }
+    }
+
+    /// Releases what is certain; `None` = everything, for nothing comes any more.
+    fn release(&mut self, until: Option<MonoTime>, take: &mut Take<'_>) -> io::Result<()> {
+        let Some(tracks) = &mut self.tracks else {
+            return Ok(());
+        };
+        let functions = &self.functions;
+        let mut result = Ok(());
+        let mut feed = |released: Released<'_>| {
+            if result.is_ok() {
+                result = fed(tracks, &released, functions, take);
+            }
+        };
+        match until {
+            Some(until) => self.order.drained(until, &mut feed),
+            None => self.order.finish(&mut feed),
+        }
+        result
+    }
+
+    fn finish(&mut self, take: &mut Take<'_>) -> io::Result<()> {
+        self.release(None, take)?;
+        let functions = &self.functions;
+        match &mut self.tracks {
+            Some(tracks) => tracks.finish(self.end, &mut |moment| {
+                take(Seen::Moment(&moment), functions)
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn fed(
+    tracks: &mut Tracks,
+    released: &Released<'_>,
+    functions: &FunctionTable,
+    take: &mut Take<'_>,
+) -> io::Result<()> {
+    if let Released::Gap { lost, stream, .. } = released
+        && *stream != Stream::Switches
+    {
+        take(Seen::Gap(*lost), functions)?;
+    }
+    let mut out = |moment: Moment| take(Seen::Moment(&moment), functions);
+    match *released {
+        Released::Events(events) => tracks.events(events, &mut out)?,
+        // A track shows no switches.
+        Released::Gap {
+            stream: Stream::Switches,
+            ..
+        }
+        | Released::Sample(_) => {}
+        Released::Gap { pid, tid, lost, .. } => tracks.gap(pid, tid, lost),
+        Released::ThreadEnded { time, pid, tid } => {
+            tracks.ended(time, pid, Some(tid), &mut out)?;
+        }
+        Released::Executed { time, pid } => tracks.ended(time, pid, None, &mut out)?,
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! The programs that exports are for, brought from the package registries, and the tests that open exports with them.
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+
+use super::counts::Counts;
+use super::steps::{check, tests};
+use crate::{apt, cmd};
+
+/// Readers that Debian has.
+const PACKAGES: [&str; 7] = [
+    "chromium",
+    "graphviz",
+    "jq",
+    "lcov",
+    "librsvg2-bin",
+    "python3-venv",
+    "valgrind",
+];
+
+/// Readers in Python.
+const LIBRARIES: [&str; 6] = [
+    "duckdb==2.0.1",
+    "jsonschema==4.26.0",
+    "lxml==6.1.3",
+    "perfetto==0.59.1",
+    "protobuf==7.36.2",
+    "pycobertura==4.1.0",
+];
+
+/// Held to one version: its page is what the test looks at.
+const SPEEDSCOPE: &str = "speedscope@1.25.0";
+
+/// Brings and tests.
+pub(super) fn run(yes: bool) -> Result<Counts> {
+    if cmd::is_root() {
+        let mut packages = PACKAGES.to_vec();
+        packages.extend((!apt::exists("go")).then_some("golang-go"));
+        packages.extend((!apt::exists("npm")).then_some("npm"));
+        apt::ensure(&packages, "the readers of exports", yes)?;
+    }
+    let folder = folder()?;
+    python(&folder)?;
+    speedscope(&folder)?;
+    // It is no part of `cargo test`, and so of no other clippy.
+    let mut counts = check(
+        cmd::cargo()
+            .args(["clippy", "--locked", "--package", "scalpel-user"])
+            .args(["--test", "exports", "--", "-D", "warnings"]),
+    )?;
+    counts += tests(
+        cmd::cargo()
+            .args(["test", "--locked", "--package", "scalpel-user"])
+            .args(["--test", "exports"])
+            .env("SCALPEL_EXPORTS", &folder)
+            .env("SCALPEL_REQUIRE", "exports"),
+    )?;
+    Ok(counts)
+}
+
+fn folder() -> Result<PathBuf> {
+    let folder = std::path::absolute(cmd::target().join("exports"))?;
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+fn python(folder: &Path) -> Result<()> {
+    let home = folder.join("python");
+    if home.join("ready").exists() {
+        return Ok(());
+    }
+    cmd::run(cmd::command("python3").args(["-m", "venv"]).arg(&home))?;
+    cmd::run(
+        cmd::command(home.join("bin/python"))
+            .args(["-m", "pip", "install", "--quiet"])
+            .arg("--disable-pip-version-check")
+            .args(LIBRARIES),
+    )?;
+    Ok(std::fs::write(home.join("ready"), "")?)
+}
+
+fn speedscope(folder: &Path) -> Result<()> {
+    let page = folder.join("node_modules/speedscope/dist/release/index.html");
+    if !page.exists() {
+        cmd::run(
+            cmd::command("npm")
+                .args(["install", "--ignore-scripts", "--no-audit", "--no-fund"])
+                .args(["--loglevel", "error", "--prefix"])
+                .arg(folder)
+                .arg(SPEEDSCOPE),
+        )?;
+    }
+    ensure!(page.exists(), "npm brought no {}", page.display());
+    Ok(())
+}
