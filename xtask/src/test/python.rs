@@ -12,6 +12,9 @@ use crate::probes::{self, environment, newest, python};
 
 const HOME: &str = "probes/python";
 
+/// The probe that sends frames, and nothing but Python.
+const SOCKET: &str = "probes/socket";
+
 /// Builds the probe and runs all of its tests.
 pub(super) fn run(yes: bool) -> Result<Counts> {
     let mut counts = sources(yes)?;
@@ -24,6 +27,15 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
         counts +=
             check(cargo("clippy", interpreter).args(["--all-targets", "--", "-D", "warnings"]))?;
         counts += tests(&mut cargo("test", interpreter))?;
+    }
+    for interpreter in [oldest, newest_found] {
+        counts += tests(
+            cmd::command(&newest_found.program)
+                .arg(Path::new(SOCKET).join("tests"))
+                .env("PYTHONDONTWRITEBYTECODE", "1")
+                .env("SCALPEL_TEST_PYTHON", &interpreter.program)
+                .env("SCALPEL_TEST_RECORDER", recorder()?),
+        )?;
     }
     let collector = python::collector()?;
     let real = environment::ensure()?;
@@ -50,8 +62,13 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
 /// PEP 8, by ruff.
 fn sources(yes: bool) -> Result<Counts> {
     let ruff = python::tool("ruff", yes)?;
-    let mut counts = check(cmd::command(&ruff).args(["check", "--quiet", HOME]))?;
-    counts += check(cmd::command(&ruff).args(["format", "--quiet", "--check", HOME]))?;
+    let homes = [HOME, SOCKET];
+    let mut counts = check(cmd::command(&ruff).args(["check", "--quiet"]).args(homes))?;
+    counts += check(
+        cmd::command(&ruff)
+            .args(["format", "--quiet", "--check"])
+            .args(homes),
+    )?;
     Ok(counts)
 }
 
