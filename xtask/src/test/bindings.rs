@@ -102,7 +102,24 @@ fn installed(source: &Path, build: &Path) -> Result<Counts> {
             .arg(&program),
     )?;
     let folder = Path::new(library).parent().unwrap_or(Path::new("."));
-    check(cmd::command(&program).env("LD_LIBRARY_PATH", folder))
+    let mut counts = check(cmd::command(&program).env("LD_LIBRARY_PATH", folder))?;
+    counts += found(source, build)?;
+    Ok(counts)
+}
+
+/// And once more by a project that finds the package as CMake does, and asks for a version.
+fn found(source: &Path, build: &Path) -> Result<Counts> {
+    let here = build.join("found");
+    cmd::run(
+        cmd::command("cmake")
+            .arg("-S")
+            .arg(source.join("tests/package"))
+            .arg("-B")
+            .arg(&here)
+            .arg(format!("-DCMAKE_PREFIX_PATH={}/installed", build.display())),
+    )?;
+    cmd::run(cmd::command("cmake").arg("--build").arg(&here))?;
+    check(&mut cmd::command(here.join("native")))
 }
 
 /// One wheel, under the oldest and the newest interpreter that are found.

@@ -1,5 +1,6 @@
 // Scopes by the thousand, and processes with less: nothing is left behind.
 #include <dirent.h>
+#include <dlfcn.h>
 #include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -87,6 +88,59 @@ TEST_CASE("the corpus is exact under a filter that denies perf, bpf and ptrace")
     const Tally tally = replay();
     return tally.of > 30 && tally.exact == tally.of;
   }));
+}
+
+TEST_CASE("a second engine of the process refuses, and leaves the first one exact") {
+  const std::string copy = "/tmp/scalpel_scope_second." + std::to_string(getpid()) + ".so";
+  {
+    std::ifstream from(LIBRARY, std::ios::binary);
+    std::ofstream to(copy, std::ios::binary);
+    to << from.rdbuf();
+  }
+  void* second = dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL);
+  unlink(copy.c_str());
+  REQUIRE(second != nullptr);
+  const auto open = reinterpret_cast<decltype(&scalpel_scope_open)>(dlsym(second, "scalpel_scope_open"));
+  const auto close = reinterpret_cast<decltype(&scalpel_scope_close)>(dlsym(second, "scalpel_scope_close"));
+  const auto info = reinterpret_cast<decltype(&scalpel_trace_get_info)>(dlsym(second, "scalpel_trace_get_info"));
+  const auto release = reinterpret_cast<decltype(&scalpel_trace_free)>(dlsym(second, "scalpel_trace_free"));
+  const bool two = open != &scalpel_scope_open;
+  REQUIRE(two);
+  // Why a window of the second engine records nothing.
+  const auto refused = [&] {
+    scalpel_scope_request request = {};
+    request.size = sizeof request;
+    request.emit = SCALPEL_SCOPE_EMIT_OFF;
+    std::uint64_t handle = 0;
+    scalpel_trace* trace = nullptr;
+    if (open(&request, &handle) != 0 || close(handle, SCALPEL_SCOPE_END_CLOSE, &trace) != 0) return std::string("no");
+    scalpel_trace_info told = {};
+    told.size = sizeof told;
+    info(trace, &told);
+    const std::string why = told.skip_reason != nullptr ? told.skip_reason : "";
+    release(trace);
+    return why;
+  };
+  const Routine spin(SPIN);
+  const auto first = [&](bool within) {
+    scalpel::Trace trace;
+    std::string told;
+    {
+      const scalpel::ScopedTrace scope(spin.code, quiet(), &trace);
+      spin.run(1, 0, 0, 0, 0, 0);
+      if (within) told = refused();
+      spin.run(1, 0, 0, 0, 0, 0);
+    }
+    CHECK(trace.complete());
+    CHECK(trace.instructions() == 8);
+    return told;
+  };
+  first(false);
+  const std::string outside = refused();
+  CHECK(outside.find("another copy of the scope engine") == 0);
+  CHECK(first(true).find("another copy of the scope engine") == 0);
+  CHECK(refused() == outside);
+  first(false);
 }
 
 TEST_CASE("a thousand scopes leave nothing") {

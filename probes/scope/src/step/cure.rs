@@ -41,6 +41,7 @@ cures! {
     EntriesWatched
     CallOutsVerified
     RepeatsRunOn
+    OneEngine
     LandingsKnown
     MoveFollowed
     FaultActionEmulated

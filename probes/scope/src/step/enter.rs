@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::cure::{Cure, holds};
 use super::thread::{self, DEEPEST, Entry, Thread};
-use super::{altstack, callout, displaced, guard, key, memory, probed, sys, trap};
+use super::{altstack, callout, displaced, engine, guard, key, memory, probed, sys, trap};
 use crate::trace::{Child, Reasons};
 
 /// Entries of a thread's log: every trap of the largest budget, and what is inserted between traps.
@@ -21,13 +21,13 @@ struct Idle(*mut Thread);
 // SAFETY: a state in the list belongs to no thread; who takes it out has it alone.
 unsafe impl Send for Idle {}
 
-/// The first scope of a thread: state, handler, signal stack, mask.
+/// The first scope of a thread: state, handlers, signal stack, mask. The error says why there can be none.
 pub(super) fn enter(tid: u32) -> Result<*mut Thread, String> {
     #[cfg(feature = "uncured")]
     super::cure::read_environment();
     warm_up();
     memory::prepare();
-    trap::install().map_err(|error| format!("SIGTRAP cannot be handled (errno {})", -error))?;
+    trap::install()?;
     let thread = match idle().and_then(|mut idle| idle.pop()) {
         Some(Idle(thread)) => thread,
         None => allocate()?,
@@ -52,6 +52,12 @@ pub(super) fn enter(tid: u32) -> Result<*mut Thread, String> {
     }
     state.faults = displaced::fault::install();
     state.wish = set_trap_blocked(false);
+    if let Err(why) = engine::prove() {
+        leave(tid, thread);
+        // What was set is emulated by the other one: it is not to hand anything on to us.
+        let _same = trap::uninstall();
+        return Err(why);
+    }
     Ok(thread)
 }
 

@@ -13,6 +13,7 @@ mod cure;
 #[path = "../displaced/mod.rs"]
 mod displaced;
 mod doors;
+mod engine;
 mod enter;
 mod foreign;
 mod guard;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::cure::{Cure, holds};
 use super::registers::{Registers, TRAP_FLAG};
 use super::thread::{Kind, Thread, mark};
-use super::{bulk, callout, displaced, doors, foreign, over, stop, sys, thread};
+use super::{bulk, callout, displaced, doors, engine, foreign, over, stop, sys, thread};
 
 const SI_KERNEL: i32 = 0x80;
 const TRAP_TRACE: i32 = 2;
@@ -81,24 +81,33 @@ pub(super) fn set_former(action: Action) {
     handler.store(action.handler, Ordering::Release);
 }
 
-/// Makes the handler the process's, if it is not; who was there gets what is not a step.
-pub(super) fn install() -> Result<(), i64> {
+/// Makes the handler the process's, if it is not; who was there gets what is not a step. The error says why it cannot be.
+pub(super) fn install() -> Result<(), String> {
     let ours = Action {
-        handler: on_trap as *const () as u64,
+        handler: engine::handler(),
         flags: SA_FLAGS,
         restorer: doors::restorer(),
         mask: u64::MAX,
     };
     let mut now = Action::default();
-    sigaction(None, Some(&mut now))?;
+    sigaction(None, Some(&mut now)).map_err(refused)?;
     if now.handler == ours.handler {
         return Ok(());
     }
+    engine::alone(now.handler)?;
     set_former(now);
-    sigaction(Some(&ours), None)
+    sigaction(Some(&ours), Some(&mut now)).map_err(refused)?;
+    engine::alone(now.handler).inspect_err(|_| {
+        // It came first by a moment.
+        let _back = sigaction(Some(&now), None);
+    })
 }
 
-/// Puts back who was there before: what must not be done.
+fn refused(error: i64) -> String {
+    format!("SIGTRAP cannot be handled (errno {})", -error)
+}
+
+/// Puts back who was there before: what must not be done where steps may still come.
 pub(super) fn uninstall() -> Result<(), i64> {
     sigaction(Some(&former()), None)
 }
@@ -112,7 +121,11 @@ pub(super) fn sigaction(new: Option<&Action>, old: Option<&mut Action>) -> Resul
     if result == 0 { Ok(()) } else { Err(result) }
 }
 
-extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
+pub(super) extern "C" fn on_trap(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::ucontext_t,
+) {
     // SAFETY: the kernel hands over both, for this call alone (SA_SIGINFO).
     let (code, frame) = unsafe { ((*info).si_code, &mut *context) };
     // SAFETY: with these codes the kernel fills in the sender, 0 for itself.
@@ -166,6 +179,7 @@ extern "C" fn on_trap(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
         }
         // A thread that was born with the flag, or got it back by POPF after the close.
         None if from_kernel => {
+            engine::saw();
             let clear = holds(Cure::StrayFlagCleared) && holds(Cure::StoppedForGood);
             registers.trap(!clear);
         }

@@ -120,6 +120,7 @@ pub(crate) const ALL: &[(&str, &[&str])] = &[
         "LandingsKnown",
         &["a_jump_back_that_no_slot_shows_is_a_reason"],
     ),
+    ("OneEngine", &["another_engine_is_a_reason_to_skip"]),
     ("EntriesWatched", &["a_callback_into_the_region_is_exact"]),
     (
         "CallOutsVerified",

@@ -120,6 +120,7 @@ shapes! {
         nothing_is_installed_before_the_first_open,
         a_site_sleeps_when_its_budget_is_spent,
         a_debugger_is_a_reason_to_skip,
+        another_engine_is_a_reason_to_skip,
         a_panic_through_a_scope_closes_it,
         renderings_say_what_ran,
     }

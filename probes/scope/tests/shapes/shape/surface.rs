@@ -271,3 +271,21 @@ pub(crate) fn renderings_say_what_ran() {
 extern "C" fn scalpel_scope_shown(value: u64) -> u64 {
     std::hint::black_box(value) + 2
 }
+
+/// A handler of SIGTRAP as another copy of the engine has it: behind its mark.
+pub(crate) fn another_engine_is_a_reason_to_skip() {
+    let mut code = b"scalpel/sigtrap\n".to_vec();
+    code.push(0xc3);
+    let other = Routine::of(&code);
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = other.at + 16;
+    let set = || unsafe { libc::sigaction(libc::SIGTRAP, &raw const action, std::ptr::null_mut()) };
+    assert_eq!(set(), 0);
+    let mut scope = HwTrace::window(quiet());
+    let trace = scope.close().unwrap();
+    let why = trace.skip_reason.expect("a reason");
+    assert!(why.contains("another copy of the scope engine"), "{why}");
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    unsafe { libc::sigaction(libc::SIGTRAP, std::ptr::null(), &raw mut now) };
+    assert_eq!(now.sa_sigaction, action.sa_sigaction, "it is left alone");
+}
