@@ -153,6 +153,7 @@ fn close(segments: &Mutex<BTreeMap<u32, Arc<Made>>>) {
                     "start": named.map(|n| n.head.start), "end": named.map(|n| n.head.end),
                     "flags": named.map(|n| n.head.flags), "calls": named.map(|n| n.calls),
                     "lost": named.map(|n| n.lost), "body_hash": named.map(|n| n.head.body_hash.to_string()),
+                    "text_hash": named.map(|n| n.head.text_hash.to_string()),
                 })
             })
             .collect();

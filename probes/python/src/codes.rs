@@ -6,11 +6,12 @@ use scalpel::{Segment, Source, note_kind};
 
 use crate::filter::{Filter, Origin};
 use crate::members::{Member, Members};
-use crate::names::Described;
+use crate::names::{self, Described};
 use crate::native;
 use crate::places::{Decision, Place, Places, current_module};
 use crate::probe::Probe;
 use crate::python::{Owned, aside};
+use crate::source::hash_of_file;
 use crate::word::Word;
 
 /// What is kept of functions, by whatever they are known by.
@@ -122,6 +123,8 @@ impl Codes {
         } = self;
         // SAFETY: the caller of `learn` promised it.
         unsafe {
+            // What is read while the module's own body begins is what it was loaded from.
+            let loads = names::is_module(code, *members);
             let file = members.object(code, Member::File);
             let module = module_key.as_ref().and_then(|key| current_module(key));
             places.of(file, module, |file, module| {
@@ -133,7 +136,10 @@ impl Codes {
                 if own.iter().any(|own| file.starts_with(own)) {
                     (Decision::Own, 0)
                 } else if filter.watches(origin, module, file) {
-                    (Decision::Watched(origin), 0)
+                    // The many files of packages would be felt at a start; those have versions.
+                    let read = loads && origin == Origin::Program;
+                    let text = if read { hash_of_file(file) } else { 0 };
+                    (Decision::Watched(origin), text)
                 } else {
                     (Decision::Excluded, 0)
                 }

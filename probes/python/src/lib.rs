@@ -23,4 +23,5 @@ mod probe;
 #[cfg(not(Py_3_12))]
 mod profile;
 mod python;
+mod source;
 mod word;

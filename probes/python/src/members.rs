@@ -21,10 +21,6 @@ unsafe extern "C" {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Member {
     File,
-    #[cfg_attr(
-        Py_3_11,
-        expect(dead_code, reason = "there the qualified name is an attribute too")
-    )]
     Name,
     #[cfg_attr(not(Py_3_11), expect(dead_code, reason = "not an attribute yet"))]
     QualifiedName,

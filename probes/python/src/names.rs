@@ -238,6 +238,20 @@ unsafe fn member_text(code: *mut ffi::PyObject, members: Members, member: Member
     .unwrap_or_default()
 }
 
+/// Whether it is the body of a module.
+///
+/// # Safety
+/// As for [`Described::read`].
+pub(crate) unsafe fn is_module(code: *mut ffi::PyObject, members: Members) -> bool {
+    // SAFETY: the caller's promise; the name lives as long as the code.
+    unsafe {
+        members.number(code, Member::Flags) & CODE_FUNCTION == 0
+            && members.object(code, Member::Name).is_some_and(|name| {
+                ffi::PyUnicode_CompareWithASCIIString(name.as_ptr(), c"<module>".as_ptr()) == 0
+            })
+    }
+}
+
 /// Names and constants tell two functions with the same instructions apart. Code among the constants is left out: it has
 /// an identity of its own, and modules would be hashed as often as they are deep.
 ///

@@ -11,8 +11,10 @@ from support import (
     GAP,
     INFERRED,
     MONITORING,
+    PYTHON,
     VERSION,
     ProbeTest,
+    record,
 )
 
 
@@ -276,6 +278,34 @@ class Names(ProbeTest):
             self.assertTrue(function["file"].endswith("/program.py"))
         body = [event["flags"] for event in recording.events if event["name"] == "Outer"]
         self.assertTrue(all(flags & CLASS_BODY for flags in body))
+
+    def test_functions_have_the_hash_of_the_text_that_was_loaded(self):
+        text = "def %s(): pass\n"
+        for name, body in (("one", text % "f"), ("same", text % "f"), ("other", text % "g")):
+            self.program(body, name + ".py")
+        recording = self.record("""
+            import one, same, other
+            one.f(); same.f(); other.g()
+            exec("def generated(): pass\\ngenerated()")
+        """)
+        hashes = {
+            (function["owner"], function["name"]): function["text_hash"]
+            for function in recording.functions
+        }
+        self.assertEqual(hashes["one", "f"], hashes["one", "<module>"])
+        self.assertEqual(hashes["one", "f"], hashes["same", "f"])
+        self.assertNotIn(hashes["one", "f"], ("0", hashes["other", "g"]))
+        self.assertEqual(hashes["__main__", "generated"], "0")
+
+    def test_a_program_out_of_a_pipe_is_read_by_the_interpreter_alone(self):
+        text = "def f(): print('ran')\nf()\n"
+        recording = record(
+            ["-c", '"$1" <(printf "%s" "$2")', "bash", PYTHON, text],
+            ["py-include=app"],
+            command=["bash"],
+        )
+        self.assertEqual((recording.code, recording.out), (0, "ran\n"), recording.err)
+        self.assertEqual(recording.calls()["f"], 1)
 
     def test_namesakes_are_told_apart_and_decorators_stand_before_what_they_wrap(self):
         recording = self.record("""
