@@ -68,22 +68,12 @@ enum Part {
 
 /// Measures, prints, and (unless told otherwise) writes the page and its data.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    if !cmd::is_root() {
-        bail!("the bench attaches probes: run it as root");
-    }
-    apt::ensure(&["bpftrace", "gdb", "gcc", "g++"], "the bench", options.yes)?;
-    debs::download(debs::PROJECTS)?;
-    cmd::run(cmd::cargo().args([
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "scalpel-user",
-        "--bins",
-        "--examples",
-    ]))?;
-    if std::env::var_os(PROGRAM).is_none() {
-        return again();
+    let mut parts = Part::value_variants().iter();
+    if parts.any(|part| wanted(options, *part) && part.attaches()) {
+        prepare(options)?;
+        if std::env::var_os(PROGRAM).is_none() {
+            return again();
+        }
     }
     let start = Instant::now();
     let mut sections = Vec::new();
@@ -99,6 +89,31 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         write(&sections, start.elapsed().as_secs())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl Part {
+    /// Whether it needs the collector's release build and the peers that attach; language probes run under a stand-in.
+    const fn attaches(self) -> bool {
+        !matches!(self, Self::Node | Self::Python)
+    }
+}
+
+/// The release build, and what the other tracers need.
+fn prepare(options: &Options) -> Result<()> {
+    if !cmd::is_root() {
+        bail!("the bench attaches probes: run it as root");
+    }
+    apt::ensure(&["bpftrace", "gdb", "gcc", "g++"], "the bench", options.yes)?;
+    debs::download(debs::PROJECTS)?;
+    cmd::run(cmd::cargo().args([
+        "build",
+        "--release",
+        "--locked",
+        "--package",
+        "scalpel-user",
+        "--bins",
+        "--examples",
+    ]))
 }
 
 /// Where the harness of the tests finds the program: the release build, for a bench.
