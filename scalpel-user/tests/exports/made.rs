@@ -8,7 +8,7 @@ use scalpel_common::kernel::LossClass;
 use scalpel_user::event::{
     CPU_NOT_MEASURED, Event, FuncId, Kind, MonoTime, Pid, Source, Tid, flags,
 };
-use scalpel_user::function::{ExitStrategy, FunctionInfo, Language};
+use scalpel_user::function::{ExitStrategy, FunctionInfo, Language, SourcePlace};
 use scalpel_user::input::{Input, Loss, RunInfo};
 use scalpel_user::log::Writer;
 
@@ -239,6 +239,7 @@ fn functions() -> Vec<FunctionInfo> {
         exit_reason: String::new(),
         unknown: None,
         ordinal: 0,
+        place: SourcePlace::default(),
     };
     let mut functions = vec![
         function("main", "shop", 10),

@@ -33,7 +33,7 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<()> {
         names.begin(*func, out)?;
         writeln!(out, "{}{}", names.line(*func), numbers(own.iter()))?;
         while let Some(((_, callee), edge)) = edges.next_if(|((caller, _), _)| caller == func) {
-            names.call(*callee, out)?;
+            names.call(*func, *callee, out)?;
             // Where nobody counted (samples, return addresses) there was one at least; readers take 0 for no edge.
             writeln!(out, "calls={} {}", edge.calls.max(1), names.line(*callee))?;
             writeln!(out, "{}{}", names.line(*func), numbers(edge.cost.iter()))?;
@@ -194,8 +194,15 @@ impl Names<'_, '_> {
         writeln!(out, "fn={name}")
     }
 
-    fn call(&mut self, node: Node, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "cob={}\ncfi={}", self.object(node), self.file(node))?;
+    /// Object and file are those of the caller unless they are told: `callgrind_annotate` takes a file that is told twice
+    /// for two, where it cuts its own folder off one of them.
+    fn call(&mut self, caller: Node, node: Node, out: &mut dyn Write) -> io::Result<()> {
+        if self.object(node) != self.object(caller) {
+            writeln!(out, "cob={}", self.object(node))?;
+        }
+        if self.file(node) != self.file(caller) {
+            writeln!(out, "cfi={}", self.file(node))?;
+        }
         let name = self.name(node);
         writeln!(out, "cfn={name}")
     }

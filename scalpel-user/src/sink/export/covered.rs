@@ -26,10 +26,19 @@ pub(super) struct Covered<'a> {
 pub(super) fn files<'a>(subject: &'a Subject<'_>) -> (Files<'a>, Notes) {
     let mut files = Files::new();
     let (mut placeless, mut unseen) = (0, 0);
-    for row in &subject.report.functions {
+    // Rows have the order of the table.
+    let columns = subject
+        .genome
+        .functions
+        .iter()
+        .map(|(_, info)| info.place.column);
+    for (row, column) in subject.report.functions.iter().zip(columns) {
         match (row.file.as_deref(), row.line, row.state) {
             (_, _, State::NotVisible) => unseen += 1,
-            (Some(file), Some(line), _) => files.entry(file).or_default().push(covered(row, line)),
+            (Some(file), Some(line), _) => files
+                .entry(file)
+                .or_default()
+                .push(covered(row, line, column)),
             _ => placeless += 1,
         }
     }
@@ -40,14 +49,22 @@ pub(super) fn files<'a>(subject: &'a Subject<'_>) -> (Files<'a>, Notes) {
     (files, notes(placeless, unseen))
 }
 
-fn covered(row: &FunctionRow, line: u32) -> Covered<'_> {
+fn covered(row: &FunctionRow, line: u32, column: Option<u32>) -> Covered<'_> {
     let ran = row.state == State::Ran;
     Covered {
         row,
-        name: format!("{}:{line}", row.name),
+        name: name(&row.name, line, column),
         line,
         hits: row.measures.calls.unwrap_or(0).max(u64::from(ran)),
     }
+}
+
+/// Columns are counted from 1, as lines are.
+fn name(name: &str, line: u32, column: Option<u32>) -> String {
+    let column = column.map_or_else(String::new, |column| {
+        format!(":{}", column.saturating_add(1))
+    });
+    format!("{name}:{line}{column}")
 }
 
 /// Readers merge functions of one name.

@@ -148,16 +148,18 @@ fn measured(row: &FunctionRow) -> Vec<String> {
             )
         })
     };
-    let calls = m
-        .calls
-        .map(|calls| format!("{} calls", units::count(calls)));
+    let many = |number: u64, what: &str| {
+        let plural = if number == 1 { "" } else { "s" };
+        format!("{} {what}{plural}", units::count(number))
+    };
+    let calls = m.calls.map(|calls| many(calls, "call"));
     let samples = m.samples.filter(|samples| *samples > 0);
     [
         calls,
-        samples.map(|samples| format!("{} samples", units::count(samples))),
+        samples.map(|samples| many(samples, "sample")),
         time("self", m.self_cpu_ns, m.self_wall_ns),
         time("total", m.total_cpu_ns, m.total_wall_ns),
-        (m.lost > 0).then(|| format!("{} events lost", units::count(m.lost))),
+        (m.lost > 0).then(|| many(m.lost, "lost event")),
     ]
     .into_iter()
     .flatten()

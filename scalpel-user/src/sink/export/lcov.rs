@@ -1,6 +1,6 @@
 //! LCOV: which functions ran, how often, and which of those watched never did.
 //!
-//! A function's name carries its line, for readers merge equal names. Of its lines only the first is known to have run.
+//! A function's name carries its line and, where it is known, its column, for readers merge equal names. Of its lines only the first is known to have run.
 
 use std::io::{self, Write};
 

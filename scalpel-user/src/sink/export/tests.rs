@@ -99,6 +99,7 @@ fn coverage_claims_nothing_of_what_could_not_be_seen() {
         let id = crate::event::FuncId::new(number).unwrap();
         let mut info = genome.functions.get(id).unwrap().as_ref().clone();
         (info.file, info.line) = (Some("src/a.c".into()), Some(number));
+        info.place.column = (number == 1).then_some(4);
         genome.functions.define(id, info);
     }
     let subject = Subject::of(&genome, 0.001);
@@ -108,6 +109,7 @@ fn coverage_claims_nothing_of_what_could_not_be_seen() {
         Ok(())
     });
     assert!(info.contains("FNDA:0,never_called:6\n"), "{info}");
+    assert!(info.contains("FNDA:3,serve:1:5\n"), "{info}");
     assert!(!info.contains("refused"), "{info}");
     assert!(
         notes
