@@ -69,7 +69,7 @@
 #define SCALPEL_REASON_NO_SYNCHRONISATION_POINT (1u << 23)
 // The recording begins or ends in the middle of the flow.
 #define SCALPEL_REASON_OPEN_END (1u << 24)
-// Branch records are samples: what ran between them is not known.
+// It is made of samples: what ran between them is not known.
 #define SCALPEL_REASON_SAMPLED (1u << 25)
 // Something that ran between two steps is missing.
 #define SCALPEL_REASON_GAP (1u << 27)

@@ -43,7 +43,7 @@ reasons! {
     22 NO_CODE "code missing" "The bytes of an address that ran are not known: its file is missing, another one, or was never mapped in the recording."
     23 NO_SYNC "no synchronisation point" "Trace before the first synchronisation point, or between an error and the next one, cannot be decoded."
     24 OPEN_END "open end" "The recording begins or ends in the middle of the flow."
-    25 SAMPLED "sampled" "Branch records are samples: what ran between them is not known."
+    25 SAMPLED "sampled" "It is made of samples: what ran between them is not known."
     27 GAP "gap" "Something that ran between two steps is missing."
     26 SIDEBAND "side band" "What tells which thread ran, or what was mapped where, is missing, or lost in part."
     30 SUSPENDED "async suspend" "The code inside was suspended (an await); what the thread ran from there on is not its own."

@@ -2,8 +2,10 @@
 use std::path::{Path, PathBuf};
 
 use scalpel_scope::Reasons;
-use scalpel_scope::decode::Request;
+use scalpel_scope::decode::{self, Request};
 use scalpel_scope::pt::encode::{IpPacket, Writer};
+use scalpel_scope::sink::Kept;
+use scalpel_scope::trace::{Link, Step};
 
 use crate::{decoded, recordings, tests};
 
@@ -13,6 +15,10 @@ tests! {
     bytes_that_are_missing_are_told,
     a_thread_that_moves_between_processors_is_one_flow,
     a_file_that_is_not_vouched_for_is_not_taken,
+    compressed_records_are_read_as_plain_ones,
+    compressed_records_that_are_damaged_are_told,
+    pieces_of_samples_are_gaps_apart,
+    pieces_of_samples_that_overlap_are_one_flow,
 }
 
 const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 7;
@@ -68,12 +74,26 @@ impl Made {
         self.0.extend(bytes);
     }
 
+    /// A sample that holds a piece of trace.
+    fn sampled(&mut self, (tid, time, cpu): (u32, u64, u32), piece: &[u8]) {
+        let mut body = [PID, tid].map(u32::to_le_bytes).concat();
+        body.extend(time.to_le_bytes());
+        body.extend(u64::from(cpu).to_le_bytes());
+        body.extend((piece.len() as u64).to_le_bytes());
+        body.extend(piece);
+        self.record(9, 2, &body);
+    }
+
     /// The whole file.
     fn file(&self, folder: &Path) -> PathBuf {
+        self.file_of(SAMPLE_TYPE, folder)
+    }
+
+    fn file_of(&self, sample_type: u64, folder: &Path) -> PathBuf {
         let mut attr = [8_u32, 112].map(u32::to_le_bytes).concat();
         // Packets with time.
         attr.extend(
-            [1 << 10, 1, SAMPLE_TYPE, 0, SAMPLE_ID_ALL]
+            [1 << 10, 1, sample_type, 0, SAMPLE_ID_ALL]
                 .map(u64::to_le_bytes)
                 .concat(),
         );
@@ -187,4 +207,112 @@ fn a_file_that_is_not_vouched_for_is_not_taken() {
         "{decoded:?}"
     );
     assert!(decoded.complaints[0].contains("--symfs"), "{decoded:?}");
+}
+
+/// Plain bytes as a stream of Zstandard that goes on: no block of it is the last.
+fn unfinished(plain: &[u8]) -> Vec<u8> {
+    let mut stream = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x48];
+    for block in plain.chunks(50) {
+        stream.extend((block.len() as u32 * 8).to_le_bytes().iter().take(3));
+        stream.extend(block);
+    }
+    stream
+}
+
+/// The side band in compressed records of either kind, the packets behind it.
+fn compressed(stream: &[u8], kind: u32) -> Made {
+    let mut made = Made::default();
+    for piece in stream.chunks(37) {
+        let mut body = Vec::new();
+        if kind == 83 {
+            body.extend((piece.len() as u64).to_le_bytes());
+        }
+        body.extend(piece);
+        body.resize(body.len() + usize::from(kind == 83) * 3, 0);
+        made.record(kind, 0, &body);
+    }
+    made.traced(0, (PID, u32::MAX), 0, &packets());
+    made
+}
+
+fn compressed_records_are_read_as_plain_ones() {
+    let mut plain = Made::default();
+    plain.info();
+    plain.program();
+    let level = ruzstd::encoding::CompressionLevel::Fastest;
+    let finished = ruzstd::encoding::compress_to_vec(plain.0.as_slice(), level);
+    let folder = tempfile::tempdir().unwrap();
+    for stream in [unfinished(&plain.0), finished] {
+        for kind in [81, 83] {
+            let made = compressed(&stream, kind);
+            let (decoded, _) = decoded(&request(made.file(folder.path())));
+            assert_eq!(decoded.summary.instructions, 8, "{decoded:?}");
+            assert_eq!(decoded.summary.reasons, Reasons::NONE);
+        }
+    }
+}
+
+fn compressed_records_that_are_damaged_are_told() {
+    let mut plain = Made::default();
+    plain.info();
+    plain.program();
+    let stream = unfinished(&plain.0);
+    let folder = tempfile::tempdir().unwrap();
+    // In the middle of a block: what came before it is there, and the rest is missing.
+    let cut = compressed(&stream[..stream.len() - 4], 81);
+    let (decoded, _) = decoded(&request(cut.file(folder.path())));
+    assert!(
+        decoded.summary.reasons.contains(Reasons::BUFFER_FULL),
+        "{decoded:?}"
+    );
+    let mut broken = stream;
+    broken[0] ^= 1;
+    let broken = compressed(&broken, 81).file(folder.path());
+    let error = decode::decode(&request(broken), &mut Kept::default(), &mut |_, _| {});
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("compressed records"), "{error}");
+}
+
+const AUX: u64 = 1 << 20;
+
+/// From the entry to the end, in pieces of samples.
+fn in_pieces(pieces: &[&[u8]]) -> (decode::Decoded, Vec<(u64, Link)>) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut made = Made::default();
+    made.info();
+    made.program();
+    // The buffer is a processor's.
+    made.known(15, 0, &[0; 8], (PID, 1_000, 0));
+    for (place, piece) in pieces.iter().enumerate() {
+        made.sampled((PID, 3_000 + place as u64, 0), piece);
+    }
+    let file = made.file_of(SAMPLE_TYPE | AUX, folder.path());
+    let (decoded, kept) = decoded(&request(file));
+    let offset = |step: &Step| kept.code[step.code as usize].addr - ENTRY;
+    let steps = kept.steps.iter().map(|step| (offset(step), step.link));
+    (decoded, steps.collect())
+}
+
+fn pieces_of_samples_are_gaps_apart() {
+    let (decoded, steps) = in_pieces(&[&stay(ENTRY, 1_100), &stay(ENTRY + 27, 2_100)]);
+    let offsets: Vec<u64> = steps.iter().map(|(offset, _)| *offset).collect();
+    assert_eq!(offsets, [0, 5, 10, 20, 25, 27, 32, 37], "{decoded:?}");
+    assert_eq!(steps[5].1, Link::Gap);
+    assert_eq!(
+        decoded.summary.reasons,
+        Reasons::SAMPLED.with(Reasons::GAP),
+        "{decoded:?}"
+    );
+}
+
+fn pieces_of_samples_that_overlap_are_one_flow() {
+    let (first, second) = (stay(ENTRY, 1_100), stay(ENTRY + 27, 2_100));
+    let all = [&first[..], &second[..]].concat();
+    // The second piece begins before the first one ends, which is behind the time of the second stay.
+    let (end, begin) = (first.len() + 34, first.len() - 3);
+    let (decoded, steps) = in_pieces(&[&all[..end], &all[begin..]]);
+    let offsets: Vec<u64> = steps.iter().map(|(offset, _)| *offset).collect();
+    assert_eq!(offsets, [0, 5, 10, 20, 25, 27, 32, 37], "{decoded:?}");
+    assert!(steps.iter().all(|(_, link)| *link == Link::Flow));
+    assert_eq!(decoded.summary.reasons, Reasons::SAMPLED, "{decoded:?}");
 }

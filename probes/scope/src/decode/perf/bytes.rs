@@ -17,6 +17,11 @@ impl<'a> Bytes<'a> {
         Self(bytes)
     }
 
+    /// How many bytes are left.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (head, tail) = self.0.split_at_checked(count)?;
         self.0 = tail;

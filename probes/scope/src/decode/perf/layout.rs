@@ -23,6 +23,8 @@ pub(super) struct Attr {
     pub(super) read_format: u64,
     pub(super) flags: u64,
     pub(super) branch_sample_type: u64,
+    /// Registers that samples hold: of user code, and at the interrupt.
+    pub(super) registers: [u64; 2],
     pub(super) ids: Vec<u64>,
 }
 
@@ -37,13 +39,18 @@ impl Attr {
         let read_format = bytes.u64()?;
         let flags = bytes.u64()?;
         bytes.skip(8 + 8 + 8)?;
+        // Older attributes end earlier.
+        let mut word = || bytes.u64().unwrap_or(0);
+        let (branch_sample_type, of_user) = (word(), word());
+        word();
         Some(Self {
             kind,
             config,
             sample_type,
             read_format,
             flags,
-            branch_sample_type: bytes.u64().unwrap_or(0),
+            branch_sample_type,
+            registers: [of_user, word()],
             ids: Vec::new(),
         })
     }
@@ -116,7 +123,7 @@ impl Layout {
             match number {
                 BUILD_IDS => self.build_ids(&content),
                 CPUID => self.cpuid = text(&content),
-                _ => return Err("its records are compressed: record without -z".into()),
+                _ => zstandard(&content)?,
             }
         }
         Ok(())
@@ -146,6 +153,16 @@ pub(super) fn build_id(misc: u16, body: Bytes<'_>) -> Option<(PathBuf, Vec<u8>)>
         20
     };
     Some((path, id.get(..len)?.to_vec()))
+}
+
+/// Refuses what is compressed by another rule than the one there is.
+fn zstandard(content: &[u8]) -> Result<(), String> {
+    const ZSTANDARD: u32 = 1;
+    let mut bytes = Bytes::new(content);
+    match (bytes.u32(), bytes.u32()) {
+        (Some(_), Some(ZSTANDARD)) => Ok(()),
+        _ => Err("its records are compressed by a rule that is not known here".into()),
+    }
 }
 
 /// A string of a feature section: its length and its bytes.

@@ -1,9 +1,12 @@
 //! `perf.data`: a first pass collects what happened beside the traces, a second one decodes them.
 mod branch;
 mod bytes;
+mod inflate;
 mod layout;
+mod pieces;
 mod pt;
 mod records;
+mod sample;
 mod scan;
 
 use std::fs::File;

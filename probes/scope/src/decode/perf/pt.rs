@@ -29,6 +29,8 @@ struct Buffer<'s> {
     drops: VecDeque<u64>,
     /// Where the stream has come to.
     at: Option<u64>,
+    /// Its chunks are pieces that samples hold.
+    sampled: bool,
     done: bool,
 }
 
@@ -189,6 +191,7 @@ impl<'s> Buffer<'s> {
             chunks: chunks.into(),
             drops: drops.into(),
             at: None,
+            sampled: trace.sampled,
             done: false,
         }
     }
@@ -267,13 +270,18 @@ impl<'s> Buffer<'s> {
             self.drops.pop_front();
             return Some(Reasons::BUFFER_FULL);
         }
+        let between = if self.sampled {
+            Reasons::GAP
+        } else {
+            Reasons::BUFFER_FULL
+        };
         let chunk = self.chunks.front()?;
         (at < chunk.offset).then(|| {
             self.at = Some(chunk.offset);
             while self.drops.front().is_some_and(|drop| *drop < chunk.offset) {
                 self.drops.pop_front();
             }
-            Reasons::BUFFER_FULL
+            between
         })
     }
 }

@@ -3,6 +3,7 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
 use super::bytes::{Bytes, Record};
+use super::inflate::Inflater;
 use super::layout::Attr;
 
 pub(super) const MMAP: u32 = 1;
@@ -21,7 +22,9 @@ pub(super) const BUILD_ID: u32 = 67;
 pub(super) const AUXTRACE_INFO: u32 = 70;
 pub(super) const AUXTRACE: u32 = 71;
 pub(super) const TIME_CONV: u32 = 79;
-pub(super) const COMPRESSED: [u32; 2] = [81, 83];
+/// A piece of a compressed stream of records: all of the record, or as much as its first word says.
+const COMPRESSED: u32 = 81;
+const COMPRESSED2: u32 = 83;
 
 /// Reads records.
 #[derive(Debug)]
@@ -30,6 +33,7 @@ pub(super) struct Records {
     at: u64,
     end: u64,
     body: Vec<u8>,
+    inflater: Inflater,
 }
 
 /// How the reading ended.
@@ -48,6 +52,11 @@ pub(super) struct Raw {
     pub(super) len: u64,
 }
 
+impl Raw {
+    /// Behind a record that is not in the file as it is.
+    pub(super) const NOWHERE: Self = Self { at: 0, len: 0 };
+}
+
 impl Records {
     pub(super) fn new(mut file: File, (at, end): (u64, u64)) -> std::io::Result<Self> {
         file.seek(SeekFrom::Start(at))?;
@@ -56,6 +65,7 @@ impl Records {
             at,
             end,
             body: Vec::new(),
+            inflater: Inflater::new(),
         })
     }
 
@@ -66,9 +76,17 @@ impl Records {
     ) -> Result<Ending, String> {
         while self.at < self.end {
             let Some((kind, misc)) = self.next() else {
+                self.inflater
+                    .finish(&mut |record| see(record, Raw::NOWHERE))?;
                 return Ok(Ending::Cut);
             };
             let body = Bytes::new(&self.body);
+            if let Some(piece) = compressed(kind, body) {
+                self.inflater.feed(piece);
+                self.inflater
+                    .show(&mut |record| see(record, Raw::NOWHERE))?;
+                continue;
+            }
             let len = raw_len(kind, body);
             let raw = Raw { at: self.at, len };
             see(Record { kind, misc, body }, raw)?;
@@ -81,7 +99,10 @@ impl Records {
                 .map_err(|error| error.to_string())?;
             self.at += len;
         }
-        Ok(Ending::Whole)
+        let whole = self
+            .inflater
+            .finish(&mut |record| see(record, Raw::NOWHERE))?;
+        Ok(if whole { Ending::Whole } else { Ending::Cut })
     }
 
     fn next(&mut self) -> Option<(u32, u16)> {
@@ -93,6 +114,18 @@ impl Records {
         self.file.read_exact(&mut self.body).ok()?;
         self.at += u64::from(size);
         Some((kind, misc))
+    }
+}
+
+/// What a record holds of the compressed stream, if it does.
+fn compressed(kind: u32, mut body: Bytes<'_>) -> Option<&[u8]> {
+    match kind {
+        COMPRESSED => body.take(body.len()),
+        COMPRESSED2 => {
+            let len = usize::try_from(body.u64()?).ok()?;
+            body.take(len)
+        }
+        _ => None,
     }
 }
 

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use super::bytes::{Bytes, Record};
 use super::layout::{Attr, Layout, build_id};
+use super::pieces::Pieces;
 use super::records::{self, Ending, Raw, Records, SampleId};
+use super::sample::{self, Sample};
 use crate::decode::clock::Conversion;
 use crate::decode::files::Identity;
 use crate::decode::tasks::{Change, Mapping};
@@ -24,6 +26,8 @@ const MISC_SWITCH_OUT: u16 = 1 << 13;
 const PROT_EXEC: u32 = 4;
 const AUX_TRUNCATED: u64 = 1;
 const NOBODY: u32 = u32::MAX;
+/// The word of `AUXTRACE_INFO` that tells whether buffers are of processors.
+const PER_CPU: usize = 9;
 
 /// A piece of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub(super) struct Trace {
     pub(super) tid: Option<u32>,
     pub(super) cpu: Option<u32>,
     pub(super) chunks: Vec<Chunk>,
+    /// Its chunks are pieces that samples hold.
+    pub(super) sampled: bool,
 }
 
 /// A place where the kernel dropped trace.
@@ -67,6 +73,7 @@ pub(super) struct Scan {
     pub(super) kind: Option<u32>,
     pub(super) reasons: Reasons,
     samples: u64,
+    pieces: Pieces,
 }
 
 impl Scan {
@@ -86,11 +93,15 @@ impl Scan {
             kind: None,
             reasons: Reasons::NONE,
             samples: 0,
+            pieces: Pieces::default(),
         };
         let mut records = records;
         if records.each(|record, raw| scan.see(record, raw))? == Ending::Cut {
             scan.reasons = scan.reasons.with(Reasons::BUFFER_FULL);
         }
+        let free = scan.traces.keys().max().map_or(0, |last| last + 1);
+        let pieces = std::mem::take(&mut scan.pieces);
+        scan.traces.extend((free..).zip(pieces.traces()));
         // Stable: of records of one time the first comes first.
         scan.changes.sort_by_key(|(time, _)| *time);
         Ok(scan)
@@ -101,7 +112,7 @@ impl Scan {
     }
 
     pub(super) fn has_branches(&self) -> bool {
-        let branches = |attr: &Attr| attr.sample_type & super::branch::BRANCH_STACK != 0;
+        let branches = |attr: &Attr| attr.sample_type & sample::BRANCH_STACK != 0;
         self.samples > 0 && self.layout.attrs.iter().any(branches)
     }
 
@@ -128,7 +139,7 @@ impl Scan {
     fn see(&mut self, record: Record<'_>, raw: Raw) -> Result<(), String> {
         let body = record.body;
         match record.kind {
-            records::SAMPLE => self.samples += 1,
+            records::SAMPLE => self.sample(body, raw)?,
             records::MMAP => self.mmap(record).unwrap_or_default(),
             records::MMAP2 => self.mmap2(record).unwrap_or_default(),
             records::COMM => self.comm(record).unwrap_or_default(),
@@ -146,11 +157,41 @@ impl Scan {
             records::BUILD_ID => {
                 self.layout.build_ids.extend(build_id(record.misc, body));
             }
-            kind if records::COMPRESSED.contains(&kind) => {
-                return Err("its records are compressed: record without -z".into());
-            }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// A sample may hold a piece of the trace.
+    fn sample(&mut self, body: Bytes<'_>, raw: Raw) -> Result<(), String> {
+        self.samples += 1;
+        let attr = sample::attr(&self.layout.attrs, body);
+        let Some(attr) = attr.filter(|attr| attr.sample_type & sample::AUX != 0) else {
+            return Ok(());
+        };
+        let Some(sample) = Sample::read(attr, body) else {
+            self.reasons = self.reasons.with(Reasons::DECODE);
+            return Ok(());
+        };
+        let Some((len, left)) = sample.aux.filter(|(len, _)| *len > 0) else {
+            return Ok(());
+        };
+        self.reasons = self.reasons.with(Reasons::SAMPLED);
+        if raw == Raw::NOWHERE {
+            // Its bytes are not in the file as they are.
+            self.reasons = self.reasons.with(Reasons::GAP);
+            return Ok(());
+        }
+        let of_cpu = self.info.get(PER_CPU).copied().unwrap_or(0) != 0;
+        let owner = if of_cpu {
+            (Some(sample.cpu), None)
+        } else {
+            (None, Some(sample.tid))
+        };
+        let at = raw.at.saturating_sub(left);
+        let mut bytes = Vec::new();
+        self.read(at, len, &mut bytes)?;
+        self.pieces.add(owner, Raw { at, len }, bytes);
         Ok(())
     }
 
