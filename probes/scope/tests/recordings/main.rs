@@ -6,6 +6,8 @@
     clippy::undocumented_unsafe_blocks,
     clippy::indexing_slicing,
     clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::panic,
     reason = "a check may end the test, and the truth of a path is stepped code"
 )]
 #[path = "../shapes/code.rs"]
@@ -23,6 +25,7 @@ mod packets;
 #[path = "../shapes/programs.rs"]
 mod programs;
 mod round_trips;
+mod streaming;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -93,6 +96,10 @@ fn trial(name: &'static str, needs: Needs, test: fn()) -> Trial {
 }
 
 fn main() -> ExitCode {
+    if let Some(folder) = std::env::var_os(streaming::FOLDER) {
+        streaming::child(Path::new(&folder));
+        return ExitCode::SUCCESS;
+    }
     let arguments = Arguments::from_args();
     let all = [
         figures::ALL,
@@ -100,6 +107,7 @@ fn main() -> ExitCode {
         made::ALL,
         mutations::ALL,
         round_trips::ALL,
+        streaming::ALL,
     ];
     let trials = all
         .into_iter()
