@@ -100,6 +100,8 @@ pub const PLUGINS: Fixture = Fixture::c("plugins", &["plugins.c"]);
 /// A library that is loaded late.
 pub const LIBPLUGIN: Fixture =
     Fixture::c("libplugin.so", &["libplugin.c"]).flags(&["-shared", "-fPIC"]);
+/// A native addon of Node.js, loaded late.
+pub const ADDON: Fixture = Fixture::c("addon.node", &["addon.c"]).flags(&["-shared", "-fPIC"]);
 /// Eight threads in mid-call when the process ends.
 pub const DYING: Fixture = Fixture::c("dying", &["dying.c"]);
 /// Forks while it calls.

@@ -67,7 +67,10 @@ impl Live {
             )
         });
         let report = Report::of(&genome, max_loss);
-        let summary = Summary::of(&genome, &report, cost);
+        let summary = Summary {
+            clock_error_ns: self.clock_error_ns,
+            ..Summary::of(&genome, &report, cost)
+        };
         // What was measured is said, whatever became of the files.
         say_summary(&summary, &report, output)?;
         if let Some(bytes) = published? {
@@ -272,6 +275,7 @@ impl Finished {
                 "target_share_high": summary.cost.target_share.map(|(_, high)| high),
                 "collector_cpu_ns": summary.cost.collector_cpu_ns,
             },
+            "clock_error_ns": summary.clock_error_ns,
             "doubts": self.report.doubts,
         });
         let mut bytes = serde_json::to_vec_pretty(&json)?;

@@ -70,6 +70,8 @@ pub(super) struct Live {
     ticked: Instant,
     pub(super) unwatched: Unwatched,
     entering: Entering,
+    /// How far times of probes may lie from the kernel's clock.
+    pub(super) clock_error_ns: Option<u64>,
 }
 
 impl Live {
@@ -106,6 +108,7 @@ impl Live {
                 launched.map(|spawned| spawned.process().pid()),
             ),
             entering: Entering::default(),
+            clock_error_ns: None,
         };
         live.take(Input::Run(run));
         if let Some(note) = start_note(&plan.target) {
@@ -291,9 +294,12 @@ impl Live {
             "{} processes with probes, {} events from them, times within {} ns",
             report.segments, report.events, report.clock_error_ns
         ));
+        self.clock_error_ns = (report.events > 0).then_some(report.clock_error_ns);
         if self.tracer.is_none() && report.events > 0 {
             self.take(Input::Note(
-                "CPU times are estimates: without kernel tracing they are read off each thread's account every 5 ms".into(),
+                "CPU times are estimates: without kernel tracing each thread's account is read every 5 ms, and spread evenly \
+                 over that time. A function that waits for less gets CPU time of its neighbours; wall times are measured"
+                    .into(),
             ));
         }
         for note in report.notes() {

@@ -83,6 +83,11 @@ pub fn rows(genome: &Genome, sums: &[Total]) -> Vec<FunctionRow> {
     genome.functions.iter().zip(sums).map(row).collect()
 }
 
+/// Whether CPU times are estimates: probes alone cannot tell when a thread waited.
+pub(super) fn estimates_cpu(genome: &Genome) -> bool {
+    genome.run.mode.split('+').next() == Some("probe")
+}
+
 /// Whether anything was sampled.
 pub(super) fn sampling(genome: &Genome) -> bool {
     genome.run.sample_hz > 0
@@ -141,7 +146,8 @@ impl Known<'_> {
         );
         let mut measures = match self.state() {
             State::NeverRan => Measures::never_ran(sampling(genome), timed),
-            _ => Measures::of(self.total, sampling(genome), genome.run.probe_cost_ns),
+            _ => Measures::of(self.total, sampling(genome), genome.run.probe_cost_ns)
+                .with_cpu_estimated(estimates_cpu(genome)),
         };
         if self.probed() || self.total.metrics.calls > 0 {
             let calls = self.total.metrics.calls;

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::function::sampling;
+use super::function::{estimates_cpu, sampling};
 use super::measures::Measures;
 use crate::genome::Genome;
 use crate::genome::totals::{self, Total};
@@ -87,6 +87,7 @@ pub fn threads(genome: &Genome) -> Vec<GroupRow> {
 fn row(genome: &Genome, name: String, sum: &Total) -> GroupRow {
     GroupRow {
         name,
-        measures: Measures::of(sum, sampling(genome), genome.run.probe_cost_ns),
+        measures: Measures::of(sum, sampling(genome), genome.run.probe_cost_ns)
+            .with_cpu_estimated(estimates_cpu(genome)),
     }
 }

@@ -29,6 +29,12 @@ pub struct Measures {
     pub self_cpu_ns: Option<u64>,
     /// CPU time with callees; recursion counted once.
     pub total_cpu_ns: Option<u64>,
+    /// CPU times are spread between readings of each thread's account: nobody told when threads waited.
+    pub cpu_estimated: bool,
+    /// Running time before the first suspension of calls that were suspended, with callees. Part of `total_wall_ns`.
+    pub pre_await_ns: Option<u64>,
+    /// Time that its calls were suspended and then went on; part of no other time.
+    pub suspended_ns: Option<u64>,
     /// What the probes themselves added to the total times.
     pub overhead_ns: Option<Interval>,
     /// Samples with it as innermost frame; `None` = nothing was sampled.
@@ -58,6 +64,9 @@ impl Measures {
             total_wall_ns: wall(m.total_wall_ns),
             self_cpu_ns: cpu(m.self_cpu_ns),
             total_cpu_ns: cpu(m.total_cpu_ns),
+            cpu_estimated: false,
+            pre_await_ns: wall(m.pre_await_ns),
+            suspended_ns: wall(m.suspended_ns),
             overhead_ns: overhead(m, probe_cost_ns),
             samples: sampling.then_some(m.samples),
             sampled_self_ns: sampled(m.samples, m.sampled_ns),
@@ -65,6 +74,13 @@ impl Measures {
             unwound: m.unwound,
             lost: m.lost,
         }
+    }
+
+    /// The same, where CPU times are estimates.
+    #[must_use]
+    pub fn with_cpu_estimated(mut self, estimated: bool) -> Self {
+        self.cpu_estimated = estimated && self.total_cpu_ns.is_some();
+        self
     }
 
     /// The same for something that was watched all the time and never ran: that it did not is a measurement.
@@ -77,6 +93,8 @@ impl Measures {
             total_wall_ns: zero,
             self_cpu_ns: zero,
             total_cpu_ns: zero,
+            pre_await_ns: zero,
+            suspended_ns: zero,
             samples: sampling.then_some(0),
             ..Self::default()
         }

@@ -40,6 +40,8 @@ pub struct Summary {
     pub unknown: Option<Unknown>,
     /// Matched share; `None` without a static side.
     pub match_rate: Option<f64>,
+    /// How far times of in-process probes may lie from the kernel's clock, in ns; `None` = there were none.
+    pub clock_error_ns: Option<u64>,
     /// Cost.
     pub cost: Cost,
 }
@@ -89,6 +91,7 @@ impl Summary {
                 .count(),
             unknown: report.unknown.clone(),
             match_rate: report.match_rate,
+            clock_error_ns: None,
             cost,
         }
     }

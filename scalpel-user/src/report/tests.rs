@@ -170,3 +170,25 @@ fn an_estimate_is_no_share_of_a_measured_whole() {
         Some(21.0 / 73.0)
     );
 }
+
+#[test]
+fn suspended_time_stands_beside_the_others_and_cpu_without_the_kernel_is_an_estimate() {
+    let mut genome = example();
+    let cell = genome.tree.cells.iter_mut();
+    let timed = cell.filter(|cell| cell.metrics.timed > 0 && cell.metrics.cpu_timed > 0);
+    let cell = timed.max_by_key(|cell| cell.metrics.calls).unwrap();
+    cell.metrics.pre_await_ns = 7;
+    cell.metrics.suspended_ns = 9;
+    let find = |report: &Report| {
+        let mut rows = report.functions.iter();
+        let row = rows.find(|row| row.measures.suspended_ns == Some(9));
+        row.unwrap().measures.clone()
+    };
+    let measured = find(&Report::of(&genome, 0.001));
+    assert_eq!(measured.pre_await_ns, Some(7));
+    assert!(!measured.cpu_estimated);
+    genome.run.mode = "probe+python".into();
+    assert!(find(&Report::of(&genome, 0.001)).cpu_estimated);
+    let untimed = &Report::of(&genome, 0.001).functions[2].measures;
+    assert_eq!((untimed.suspended_ns, untimed.cpu_estimated), (None, false));
+}

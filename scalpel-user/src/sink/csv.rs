@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::report::{FunctionRow, GroupRow, Measures};
 
-const MEASURES: [&str; 13] = [
+const MEASURES: [&str; 15] = [
     "calls",
     "calls_at_most",
     "self_wall_ns",
@@ -18,6 +18,8 @@ const MEASURES: [&str; 13] = [
     "sampled_total_ns",
     "unwound",
     "lost",
+    "pre_await_ns",
+    "suspended_ns",
 ];
 
 /// Writes functions.
@@ -81,7 +83,7 @@ fn harmless(text: &str) -> String {
     }
 }
 
-fn numbers(m: &Measures) -> [String; 13] {
+fn numbers(m: &Measures) -> [String; 15] {
     [
         m.calls,
         m.calls_at_most,
@@ -96,6 +98,8 @@ fn numbers(m: &Measures) -> [String; 13] {
         m.sampled_total_ns,
         Some(m.unwound),
         Some(m.lost),
+        m.pre_await_ns,
+        m.suspended_ns,
     ]
     .map(|number| number.map(|number| number.to_string()).unwrap_or_default())
 }

@@ -39,14 +39,22 @@ pub fn write(
 type Labelled = (&'static str, Vec<String>, Tone);
 
 fn lines(summary: &Summary) -> Vec<Labelled> {
-    vec![
+    let mut lines = vec![
         functions(summary),
         calls(summary),
         lost(summary),
         names(summary),
         matched(summary),
         cost(summary),
-    ]
+    ];
+    lines.extend(clocks(summary));
+    lines
+}
+
+fn clocks(summary: &Summary) -> Option<Labelled> {
+    let error = summary.clock_error_ns?;
+    let text = format!("times of probes within {}", units::duration(error));
+    Some(("clocks", vec![text], Tone::Plain))
 }
 
 fn functions(summary: &Summary) -> Labelled {

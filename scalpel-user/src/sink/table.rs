@@ -75,11 +75,11 @@ fn note(row: &FunctionRow) -> String {
 }
 
 /// The numbers a table can show, in the order of their columns.
-const COLUMNS: [Number; 9] = [
+const COLUMNS: [Number; 11] = [
     Number {
         heading: "SELF CPU",
         sort: Some(Sort::SelfCpu),
-        show: |m| m.self_cpu_ns.map(units::duration),
+        show: |m| m.self_cpu_ns.map(|ns| cpu(m, ns)),
     },
     Number {
         heading: "SELF WALL",
@@ -89,12 +89,22 @@ const COLUMNS: [Number; 9] = [
     Number {
         heading: "TOTAL CPU",
         sort: Some(Sort::TotalCpu),
-        show: |m| m.total_cpu_ns.map(units::duration),
+        show: |m| m.total_cpu_ns.map(|ns| cpu(m, ns)),
     },
     Number {
         heading: "TOTAL WALL",
         sort: Some(Sort::TotalWall),
         show: |m| m.total_wall_ns.map(units::duration),
+    },
+    Number {
+        heading: "PRE-AWAIT",
+        sort: None,
+        show: |m| m.pre_await_ns.map(|ns| some(ns, units::duration)),
+    },
+    Number {
+        heading: "SUSPENDED",
+        sort: None,
+        show: |m| m.suspended_ns.map(|ns| some(ns, units::duration)),
     },
     Number {
         heading: "SAMPLED",
@@ -124,13 +134,15 @@ const COLUMNS: [Number; 9] = [
 ];
 
 /// Which columns go first where the page is narrow, by heading; the sorted one goes before all of them.
-const IMPORTANCE: [&str; 9] = [
+const IMPORTANCE: [&str; 11] = [
     "CALLS",
     "SELF CPU",
     "TOTAL WALL",
     "SAMPLED",
     "SELF WALL",
+    "SUSPENDED",
     "TOTAL CPU",
+    "PRE-AWAIT",
     "LOST",
     "SAMPLES",
     "UNWOUND",
@@ -148,6 +160,14 @@ fn some(number: u64, format: fn(u64) -> String) -> String {
         String::new()
     } else {
         format(number)
+    }
+}
+
+fn cpu(m: &Measures, ns: u64) -> String {
+    if m.cpu_estimated {
+        estimated(ns)
+    } else {
+        units::duration(ns)
     }
 }
 
@@ -315,13 +335,19 @@ fn write_footer(
             .any(|cell| is(cell.text()))
     };
     type Mark = (fn(&str) -> bool, &'static str);
+    let from_samples = !table.rows.iter().any(|row| row.measures.cpu_estimated);
+    let tilde = if from_samples {
+        "~ estimated from samples"
+    } else {
+        "~ estimated"
+    };
     let marks: [Mark; 4] = [
         (|text| text == "+", "+ or more"),
         (
             |text| text.len() > 1 && text.starts_with('+'),
             "+N up to N more",
         ),
-        (|text| text.starts_with('~'), "~ estimated from samples"),
+        (|text| text.starts_with('~'), tilde),
         (|text| text == NOTHING, "- not measured"),
     ];
     let legend: Vec<String> = marks

@@ -71,6 +71,38 @@ fn the_table_sorts_by_calls_and_colours_what_matters() {
 }
 
 #[test]
+fn suspensions_and_estimates_have_columns_where_there_are_some() {
+    let mut report = Report::of(&example(), 0.001);
+    let sort = Sort::SelfCpu;
+    let write = |report: &Report| {
+        let table = Table {
+            what: "FUNCTION",
+            rows: report.functions.iter().map(TableRow::function).collect(),
+            left_out: select::LeftOut::default(),
+            sort,
+            whole: None,
+        };
+        text(|out| table::write(&table, page(200), out))
+    };
+    assert!(!write(&report).contains("SUSPENDED"));
+    let row = &mut report.functions[0];
+    row.measures.suspended_ns = Some(3_000_000);
+    row.measures.pre_await_ns = Some(2_000);
+    row.measures.self_cpu_ns = Some(5_000);
+    row.measures.cpu_estimated = true;
+    let shown = write(&report);
+    for part in [
+        "SUSPENDED",
+        "PRE-AWAIT",
+        "3.00 ms",
+        "~5.00 µs",
+        "   ~ estimated   ",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+#[test]
 fn threads_are_rows_too() {
     let rows = group::threads(&example());
     let whole = select::Whole::of(&rows, Sort::SelfCpu);

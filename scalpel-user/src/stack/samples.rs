@@ -32,6 +32,8 @@ pub(super) struct Open {
     pub(super) context: u32,
     pub(super) site: u64,
     pub(super) timed: bool,
+    /// A call of a language runtime: it has no return address of its own in the stack.
+    pub(super) language: bool,
 }
 
 /// Samples of one place on one thread in one window.
@@ -116,10 +118,14 @@ const fn call_address(index: usize, address: u64) -> u64 {
 /// The call's return address stands in the stack one place outside the function's own address, which is kept: it may
 /// be that of a leaf without a frame of its own, whose caller's place in the stack nobody filled. If none is found the
 /// stack was cut, or hidden by return probes: then the innermost measured call is still open, and only the innermost
-/// address is sure to be inside it.
+/// address is sure to be inside it. The same goes for a call of a language runtime: the native frames outside of it are the
+/// interpreter's, and those of calls that surround it.
 fn anchor(user: &[u64], open: impl Iterator<Item = Open>) -> (u32, usize) {
     let mut innermost_timed = None;
     for call in open {
+        if call.timed && call.language && innermost_timed.is_none() {
+            return (call.context, user.len().min(1));
+        }
         let site = user
             .iter()
             .position(|&address| address == call.site && !is_no_address(address));
@@ -137,5 +143,35 @@ fn anchor(user: &[u64], open: impl Iterator<Item = Open>) -> (u32, usize) {
     match innermost_timed {
         Some(context) => (context, user.len().min(1)),
         None => (ROOT, user.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Open calls, innermost first: context and return address; a language's has none.
+    fn check(user: &[u64], open: &[(u32, u64)], expect: (u32, usize)) {
+        let open = open.iter().map(|&(context, site)| Open {
+            context,
+            site,
+            timed: true,
+            language: site == 0,
+        });
+        assert_eq!(anchor(user, open), expect, "{user:x?}");
+    }
+
+    #[test]
+    fn a_sample_belongs_to_the_innermost_open_call() {
+        let stack = [0x10_0000, 0x20_0000, 0x30_0000, 0x40_0000];
+        check(&stack, &[(2, 0x20_0000), (1, 0x40_0000)], (2, 1));
+        check(&stack, &[(3, 0), (2, 0x30_0000)], (3, 1));
+        check(&stack, &[(3, 0x20_0000), (2, 0), (1, 0x40_0000)], (3, 1));
+        check(&stack, &[], (ROOT, 4));
+    }
+
+    #[test]
+    fn a_native_call_whose_return_address_is_hidden_is_still_the_innermost() {
+        check(&[0x10_0000, 0x20_0000], &[(3, 0x50_0000), (2, 0)], (3, 1));
     }
 }

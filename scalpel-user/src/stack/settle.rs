@@ -45,6 +45,8 @@ impl Thread {
                         context: self.nodes.get(parent.node).context,
                         site: parent.site,
                         timed: parent.timed,
+                        // Nothing but whole native calls is in such a stream.
+                        language: false,
                     });
                     shared.lay_sample(sample, self.index, self.space, open);
                 }

@@ -465,6 +465,7 @@ impl Thread {
             context: self.nodes.get(frame.node).context,
             site: frame.site,
             timed: frame.timed,
+            language: !frame.is_native(),
         });
         shared.lay_sample(sample, self.index, self.space, open);
     }

@@ -274,7 +274,10 @@ fn wanted(candidates: &[Candidate], globs: &[String]) -> Result<Vec<usize>, Surv
         let matches = |candidate: &Candidate| {
             let by = |text: &str| matcher.as_ref().is_ok_and(|matcher| matcher.is_match(text));
             let name = name_of(candidate);
-            by(&name) || by(&candidate.path.to_string_lossy()) || stem(&name) == glob
+            candidate.asked.as_ref() == Some(glob)
+                || by(&name)
+                || by(&candidate.path.to_string_lossy())
+                || stem(&name) == glob
         };
         let found: Vec<usize> = all
             .clone()

@@ -6,6 +6,7 @@ mod chosen;
 mod libraries;
 mod reader;
 pub mod runtimes;
+mod unmapped;
 
 use std::fs::File;
 use std::io::Read;
@@ -51,7 +52,10 @@ pub enum SurveyError {
         source: ImageError,
     },
     /// No mapped file matches `--lib`.
-    #[error("--lib {glob}: no mapped file matches; mapped are: {mapped}")]
+    #[error(
+        "--lib {glob}: no mapped file matches; mapped are: {mapped}. A file that is mapped later is watched by its path: --lib \
+         /path/to/it"
+    )]
     NoLibrary {
         /// The glob.
         glob: String,
@@ -79,6 +83,8 @@ pub struct Candidate {
     pub file: Arc<File>,
     /// It is the program itself: files private to the target are watched without a pid filter.
     pub main: bool,
+    /// The `--lib` that named it, before anything has mapped it.
+    pub asked: Option<String>,
 }
 
 /// What was decided for a target.
@@ -123,7 +129,12 @@ pub fn of_process(process: &Process, question: &Question<'_>) -> Result<Survey, 
         facts,
         ..Survey::default()
     };
-    let candidates = held(process.images()?, &mut survey.unread);
+    let mut candidates = held(process.images()?, &mut survey.unread);
+    unmapped::add(
+        &mut candidates,
+        &question.choice.libs,
+        &process.proc_path("root"),
+    );
     let debug = DebugUnder {
         root: process.proc_path("root"),
     };
@@ -149,6 +160,7 @@ pub fn of_program(programs: &[PathBuf], question: &Question<'_>) -> Result<Surve
                 Err(error) => survey.unread.push((library, error.to_string())),
             }
         }
+        unmapped::add(&mut candidates, &question.choice.libs, Path::new("/"));
     }
     let debug = DebugUnder {
         root: PathBuf::from("/"),
@@ -184,6 +196,7 @@ fn open(path: &Path, main: bool) -> Result<Candidate, SurveyError> {
         path,
         file: Arc::new(file),
         main,
+        asked: None,
     })
 }
 
@@ -195,6 +208,7 @@ fn held(images: Vec<MappedImage>, unread: &mut Vec<(PathBuf, String)>) -> Vec<Ca
                 path: image.path,
                 file,
                 main: image.main,
+                asked: None,
             }),
             Err(error) => unread.push((image.path, error.to_string())),
         }
