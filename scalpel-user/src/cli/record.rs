@@ -47,7 +47,8 @@ pub struct RecordArgs {
     /// Functions to leave out; same patterns, wins over --func. Repeatable.
     #[arg(short = 'N', long, value_name = "PATTERN", help_heading = "Functions")]
     pub exclude: Vec<String>,
-    /// Look in the mapped files whose name or path matches, instead of the main program. Repeatable.
+    /// Look in the mapped files whose name or path matches, instead of the main program; a file that is mapped later is
+    /// named by its path. Repeatable.
     #[arg(long, value_name = "GLOB", help_heading = "Functions")]
     pub lib: Vec<String>,
     /// Probe at most N functions.
