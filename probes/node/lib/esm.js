@@ -24,6 +24,7 @@ function install(probe) {
       probe.addon.modules(true);
       // Modules are rewritten by another thread, which cannot tell.
       probe.useWorkers();
+      probe.useChildren();
       const { pathToFileURL } = require('url');
       Module.register(pathToFileURL(require.resolve('./hooks.mjs')));
     };

@@ -17,6 +17,7 @@ function install(probe) {
     // A thread of hooks loads these files again.
     if (file.startsWith(__dirname)) return {};
     if (text.includes('worker_threads')) probe.useWorkers();
+    if (text.includes('child_process')) probe.useChildren();
     const loaded = addon.load(text, file, kind, typescript, alias, lines, columns) ?? {};
     if (loaded.imports) probe.useModules?.();
     return loaded;

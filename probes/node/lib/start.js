@@ -39,6 +39,7 @@ function start(preload) {
   const hooks = [
     require('./context.js'),
     require('./worker.js'),
+    require('./child.js'),
     require('./fatal.js'),
     require('./esm.js'),
     require('./load.js'),

@@ -51,6 +51,18 @@ test(
   },
 );
 
+test('children that set the permission model themselves start', () => {
+  const lines = (text) => text.split('\n').sort();
+  const without = plain([program('permission.js')]);
+  assert.match(without.stdout, /child parent false/);
+  for (const mode of MODES) {
+    const recorded = record([program('permission.js')], { mode });
+    assert.deepStrictEqual(lines(recorded.stdout), lines(without.stdout));
+    assert.strictEqual(recorded.stderr, without.stderr);
+    assert.ok(recorded.hellos.length > 0);
+  }
+});
+
 test('exceptions with source maps enabled read the same', () => {
   for (const way of ['alone', 'line', 'awaited']) same(['--enable-source-maps', program('throws.js'), way]);
 });
