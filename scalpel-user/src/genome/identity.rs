@@ -112,6 +112,12 @@ fn build(info: &FunctionInfo) -> Option<String> {
     is_image.then(|| info.build_id.clone())
 }
 
+/// Whether all functions of its text or image are listed, whether they ran or not.
+fn is_listed_whole(info: &FunctionInfo) -> bool {
+    let is_image = info.place.body_hash == 0;
+    build(info).is_some() && (is_image || info.language == Language::JavaScript)
+}
+
 fn of_one_name(members: &[Member], alike: &[usize], minified: &[u64]) -> Vec<Unit> {
     let sites = sites(members, alike);
     let mut union = Union::over(sites.len());
@@ -220,9 +226,8 @@ fn align(
 /// What a pair in order is; `None` = not to be taken for one.
 fn change(a: &FunctionInfo, b: &FunctionInfo) -> Option<Change> {
     let bodies = (a.place.body_hash, b.place.body_hash);
-    // Where builds are not known a list is what ran, and may be short of some: the line has to agree.
-    let is_whole_list = build(a).is_some() && build(b).is_some();
-    if !is_whole_list && a.line != b.line {
+    // A list of what ran may be short of some: the line has to agree.
+    if !(is_listed_whole(a) && is_listed_whole(b)) && a.line != b.line {
         return None;
     }
     Some(match bodies {
@@ -415,6 +420,15 @@ mod tests {
         check(
             &[member("f", 0, 3, 0, 1), member("f", 1, 3, 0, 2)],
             &[(&[0, 1], Change::Edited)],
+        );
+        let python = |run, line, text, body| {
+            let mut member = member("f", run, line, text, body);
+            Arc::make_mut(&mut member.info).language = Language::Python;
+            member
+        };
+        check(
+            &[python(0, 3, 7, 1), python(1, 9, 8, 2)],
+            &[(&[0], Change::NotComparable), (&[1], Change::NotComparable)],
         );
     }
 

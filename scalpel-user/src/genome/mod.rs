@@ -4,6 +4,7 @@
 //! [`assemble`] builds it from what a session collected. Must not know how a number was measured.
 
 pub mod assemble;
+pub mod diff;
 pub mod identity;
 pub mod loss;
 pub mod merge;
