@@ -19,6 +19,8 @@ pub mod image;
 pub mod input;
 pub mod kernel;
 pub mod log;
+pub mod maps;
+pub mod matching;
 pub mod order;
 pub mod output;
 pub mod plan;

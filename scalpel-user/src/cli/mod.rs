@@ -4,8 +4,10 @@
 
 mod doctor;
 mod export;
+mod genome;
 mod glue;
 mod list;
+mod overlay;
 mod record;
 mod replay;
 mod report;
@@ -19,8 +21,10 @@ use crate::output::When;
 
 pub use doctor::DoctorArgs;
 pub use export::{ExportArgs, FormatArg, WeightArg};
+pub use genome::{GenomeArgs, GenomeCommand};
 pub use glue::{CompletionsArgs, ManArgs, completion_script, write_manual};
 pub use list::{ListArgs, ListKind};
+pub use overlay::{CheckArgs, CoverArgs, DiffArgs, MergeArgs, OverlayArgs, QueryArgs, ShowArgs};
 pub use record::{AttachArg, ExitsArg, NodeCoverageArg, ProbeModeArg, RecordArgs};
 pub use replay::ReplayArgs;
 pub use report::{ByArg, ReportArgs, SortArg, TreeArg};
@@ -148,6 +152,10 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Show the exact instructions of calls in a process, or of a recorded trace.
     Scope(Box<ScopeArgs>),
+    /// Show what never ran, and apart from it what could not be seen.
+    Cover(CoverArgs),
+    /// Find what exists, and lay what ran over it.
+    Genome(GenomeArgs),
     /// The process that `scope` steps with; it is started by `scope`.
     #[command(hide = true)]
     Guardian,
@@ -198,12 +206,20 @@ mod tests {
             "export",
             "replay",
             "scope",
+            "cover",
+            "genome",
             "list",
             "doctor",
             "completions",
             "man",
         ] {
             text += &format!("\n=== {name} ===\n{}", render(Cli::command(), &[name]));
+        }
+        for name in ["show", "merge", "diff", "check", "query"] {
+            text += &format!(
+                "\n=== genome {name} ===\n{}",
+                render(Cli::command(), &["genome", name])
+            );
         }
         text += &format!(
             "\n=== scope decode ===\n{}",

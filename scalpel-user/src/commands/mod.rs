@@ -2,6 +2,7 @@
 
 mod doctor;
 mod export;
+mod genome;
 mod glue;
 mod list;
 mod record;
@@ -23,6 +24,7 @@ pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
         Plan::Man(dir) => glue::man(&dir),
         Plan::Record(plan) => record::run(*plan, output),
         Plan::Scope(plan) => scope::run(&plan, output),
+        Plan::Overlay(plan) => genome::run(&plan, output),
         Plan::Guardian => crate::scope::be_the_guardian(),
         Plan::Report(plan) => report::run(&plan, output),
         Plan::Export(plan) => export::run(&plan, output),

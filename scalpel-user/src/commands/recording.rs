@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use crate::genome::Genome;
+use crate::genome::merge::Merged;
 use crate::log::Ending;
 use crate::output::{Output, PrivateFolder};
 use crate::session::Session;
@@ -39,6 +40,15 @@ pub(super) fn open(path: &Path, output: &Output) -> anyhow::Result<Genome> {
         recover(path, output)
     } else {
         Ok(Genome::read(path)?)
+    }
+}
+
+/// All recordings of a file, and what exists; a stream is rebuilt.
+pub(super) fn open_merged(path: &Path, output: &Output) -> anyhow::Result<Merged> {
+    if is_stream(path)? {
+        recover(path, output).map(Merged::from)
+    } else {
+        Ok(Merged::read(path)?)
     }
 }
 

@@ -4,6 +4,7 @@
 //! out without looking at the command line again.
 
 mod export;
+mod overlay;
 mod record;
 mod scope;
 pub mod words;
@@ -13,11 +14,13 @@ use std::path::PathBuf;
 use clap_complete::Shell;
 
 use crate::cli::{
-    ByArg, Cli, ColorArg, Command, ListArgs, ListKind, ReplayArgs, ReportArgs, SortArg, TreeArg,
+    ByArg, Cli, ColorArg, Command, GenomeCommand, ListArgs, ListKind, ReplayArgs, ReportArgs,
+    SortArg, TreeArg,
 };
 use crate::event::{Pid, Tid};
 
 pub use export::{CallsPart, ExportPlan};
+pub use overlay::{LayPlan, Minima, OverlayPlan};
 pub use record::{
     Attach, Choice, CommandLine, Exits, Measurement, Outputs, ProbeMode, RecordPlan, Runtimes,
     Target,
@@ -38,6 +41,8 @@ pub enum Plan {
     Replay(ReplayPlan),
     /// Show the instructions of calls or of a trace.
     Scope(ScopePlan),
+    /// Lay what ran over what exists, and compare.
+    Overlay(OverlayPlan),
     /// Be the guardian of another `scope`.
     Guardian,
     /// List.
@@ -187,6 +192,8 @@ pub fn plan(cli: Cli) -> Result<(Plan, Voice), PlanError> {
         Command::Export(args) => Plan::Export(Box::new(export::plan(args)?)),
         Command::Replay(args) => Plan::Replay(replay(args)?),
         Command::Scope(args) => Plan::Scope(scope::plan(*args)?),
+        Command::Cover(args) => Plan::Overlay(OverlayPlan::Cover(overlay::lay(args.overlay))),
+        Command::Genome(args) => Plan::Overlay(genome(args.command)?),
         Command::Guardian => Plan::Guardian,
         Command::List(args) => Plan::List(list(args)?),
         Command::Doctor(args) => Plan::Doctor {
@@ -218,6 +225,16 @@ fn report(args: ReportArgs) -> Result<ReportPlan, PlanError> {
         func: pattern("--func", args.func)?,
         limit: some_unless_zero(args.limit),
         html: args.html,
+    })
+}
+
+fn genome(command: GenomeCommand) -> Result<OverlayPlan, PlanError> {
+    Ok(match command {
+        GenomeCommand::Show(args) => OverlayPlan::Show(overlay::lay(args.overlay)),
+        GenomeCommand::Check(args) => overlay::check(args)?,
+        GenomeCommand::Merge(args) => overlay::merge(args),
+        GenomeCommand::Diff(args) => overlay::diff(args),
+        GenomeCommand::Query(args) => overlay::query(args),
     })
 }
 

@@ -92,8 +92,8 @@ const UNSAFE: &[&str] = &[
 
 /// No clock, file, thread or environment in here.
 const PURE: &[&str] = &[
-    "decode", "order", "stack", "sink", "doubt", "caps", "report", "catalog", "event", "function",
-    "input", "tree",
+    "decode", "order", "matching", "stack", "sink", "doubt", "caps", "report", "catalog", "event",
+    "function", "input", "tree",
 ];
 
 /// What of `std` a pure room must not name.

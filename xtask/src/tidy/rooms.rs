@@ -25,6 +25,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("stack", &[]),
     ("log", &[]),
     ("source", &["log"]),
+    ("maps", &[]),
+    ("matching", &["genome", "maps"]),
     ("genome", &[]),
     ("doubt", &["genome"]),
     ("report", &["genome", "doubt"]),

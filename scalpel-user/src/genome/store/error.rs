@@ -88,6 +88,15 @@ pub enum GenomeError {
         /// What is wrong.
         what: String,
     },
+    /// A question that SQLite does not answer.
+    #[error("cannot ask that of {}: {source}; a question is one SELECT, FORMAT.md describes the tables", path.display())]
+    Query {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        #[source]
+        source: rusqlite::Error,
+    },
     /// SQLite cannot read the file.
     #[error("{} is damaged", path.display())]
     Read {

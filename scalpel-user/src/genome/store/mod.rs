@@ -7,6 +7,7 @@ mod budget;
 mod error;
 mod exists;
 mod header;
+pub mod query;
 mod read;
 mod rows;
 mod schema;

@@ -1,0 +1,292 @@
+//! `genome show`: match rates, the states of all functions, and the calls that only one side knows.
+
+use serde::Serialize;
+
+use crate::catalog::DefId;
+use crate::exit::Outcome;
+use crate::matching::{EdgeOverlay, Outcome as Found, overlay};
+use crate::output::Output;
+use crate::output::table::{Align, Table};
+use crate::plan::LayPlan;
+use crate::report::Report;
+use crate::sink::units::{NOTHING, count, duration, or_nothing, percent};
+use crate::tree::Metrics;
+
+use super::laid::Laid;
+use super::numbers::{Numbers, Share};
+
+/// Above this share of lost events a report says so.
+const LOSS_WORTH_SAYING: f64 = 0.001;
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    numbers: &'a Numbers,
+    /// Calls that ran and that the text proves.
+    calls_in_both: u64,
+    calls_found_only_at_run_time: Vec<FoundCall>,
+    calls_never_taken: Vec<UntakenCall>,
+    functions: Vec<Function>,
+}
+
+#[derive(Serialize)]
+struct FoundCall {
+    caller: String,
+    callee: String,
+    calls: u64,
+    total_wall_ns: Option<u64>,
+    total_cpu_ns: Option<u64>,
+    /// `exact`, `call-site` or `sampled`.
+    confidence: &'static str,
+}
+
+#[derive(Serialize)]
+struct UntakenCall {
+    caller: String,
+    callee: String,
+    line: u32,
+    how: &'static str,
+    /// `did-not-happen`: both ends were watched; `could-not-be-seen`.
+    confidence: &'static str,
+}
+
+#[derive(Serialize)]
+struct Function {
+    key: String,
+    /// What it is in the sources; `null` if nothing.
+    definition: Option<String>,
+    /// Why nothing.
+    why: Option<&'static str>,
+}
+
+pub(in super::super) fn run(plan: &LayPlan, output: &Output) -> anyhow::Result<Outcome> {
+    let laid = Laid::read(&plan.files, output)?;
+    let unknown = Report::of(&laid.genome, LOSS_WORTH_SAYING).unknown_share;
+    let numbers = Numbers::of(&laid, unknown);
+    let edges = overlay(&laid.genome, laid.catalog(), &laid.matching);
+    let text = if plan.json {
+        json(&laid, &numbers, &edges)?
+    } else {
+        text(plan, &laid, &numbers, &edges, output)
+    };
+    output.data(text)?;
+    Ok(Outcome::Done)
+}
+
+/// `file:line name`.
+pub(super) fn place(laid: &Laid, id: DefId) -> String {
+    let catalog = laid.catalog();
+    let Some(definition) = catalog.definition(id) else {
+        return NOTHING.into();
+    };
+    let file = catalog.file(definition.file);
+    let file = file.map_or("", |file| &*file.path);
+    let (name, ordinal) = (&definition.qualified, definition.ordinal);
+    let name = match ordinal {
+        0 => name.clone(),
+        _ => format!("{name}#{ordinal}"),
+    };
+    match definition.span.start.line {
+        0 => format!("{file} {name}"),
+        line => format!("{file}:{line} {name}"),
+    }
+}
+
+fn json(laid: &Laid, numbers: &Numbers, edges: &EdgeOverlay) -> anyhow::Result<String> {
+    let shown = Shown {
+        schema: "scalpel.overlay/1",
+        numbers,
+        calls_in_both: edges.both,
+        calls_found_only_at_run_time: found(laid, edges).collect(),
+        calls_never_taken: untaken(laid, edges).collect(),
+        functions: functions(laid).collect(),
+    };
+    Ok(serde_json::to_string_pretty(&shown)? + "\n")
+}
+
+fn functions(laid: &Laid) -> impl Iterator<Item = Function> {
+    let all = laid.genome.functions.iter().zip(&laid.matching.outcomes);
+    all.map(|((_, info), outcome)| Function {
+        key: info.key(),
+        definition: outcome.definition().map(|id| place(laid, id)),
+        why: match outcome {
+            Found::Matched(_) => None,
+            Found::Unmatched(why) => Some(why.word()),
+        },
+    })
+}
+
+fn found<'a>(laid: &'a Laid, edges: &'a EdgeOverlay) -> impl Iterator<Item = FoundCall> + 'a {
+    edges.found.iter().map(|edge| {
+        let m: &Metrics = &edge.metrics;
+        FoundCall {
+            caller: place(laid, edge.caller),
+            callee: place(laid, edge.callee),
+            calls: m.calls,
+            total_wall_ns: (m.timed > 0).then_some(m.total_wall_ns),
+            total_cpu_ns: (m.cpu_timed > 0).then_some(m.total_cpu_ns),
+            confidence: edge.source.word(),
+        }
+    })
+}
+
+fn untaken<'a>(laid: &'a Laid, edges: &'a EdgeOverlay) -> impl Iterator<Item = UntakenCall> + 'a {
+    edges.untaken.iter().map(|untaken| UntakenCall {
+        caller: place(laid, untaken.edge.caller),
+        callee: place(laid, untaken.edge.callee),
+        line: untaken.edge.line,
+        how: untaken.edge.how.word(),
+        confidence: if untaken.sure {
+            "did-not-happen"
+        } else {
+            "could-not-be-seen"
+        },
+    })
+}
+
+fn text(
+    plan: &LayPlan,
+    laid: &Laid,
+    numbers: &Numbers,
+    edges: &EdgeOverlay,
+    output: &Output,
+) -> String {
+    let mut text = summary(numbers, output);
+    let limit = plan.limit.unwrap_or(usize::MAX);
+    if !edges.found.is_empty() {
+        let shown: Vec<FoundCall> = found(laid, edges).take(limit).collect();
+        text += &heading("calls that no text proves", shown.len(), edges.found.len());
+        text += &found_table(&shown, output);
+    }
+    if !edges.untaken.is_empty() {
+        let shown: Vec<UntakenCall> = untaken(laid, edges).take(limit).collect();
+        text += &heading(
+            "calls that the text proves and that were not seen",
+            shown.len(),
+            edges.untaken.len(),
+        );
+        text += &untaken_table(&shown, output);
+    }
+    text
+}
+
+pub(super) fn heading(what: &str, shown: usize, all: usize) -> String {
+    let of = if shown < all {
+        format!("{shown} of {all}, -n 0 shows all")
+    } else {
+        all.to_string()
+    };
+    format!("\n{what} ({of})\n")
+}
+
+/// Match rates, what was not found, and the states: also at the head of `cover` and `check`.
+pub(super) fn summary(numbers: &Numbers, output: &Output) -> String {
+    let rate = |share: &Share| {
+        let shown = share.share.map_or_else(|| NOTHING.to_owned(), percent);
+        format!("{shown} ({} of {})", share.matched, share.ran)
+    };
+    let mut text = format!(
+        "match rate    {} of the user-written functions that ran\nraw rate      {} of all that ran; {} of module and class bodies\nunknown       {}\n",
+        rate(&numbers.match_rate),
+        rate(&numbers.raw_rate),
+        rate(&numbers.bodies),
+        numbers
+            .unknown_share
+            .map_or_else(|| NOTHING.to_owned(), percent),
+    );
+    if numbers.languages.len() > 1 {
+        for (language, share) in &numbers.languages {
+            text += &format!("  {language:<11} {}\n", rate(share));
+        }
+    }
+    text += &format!(
+        "coverage      {} of the functions that could be seen\n",
+        numbers.coverage.map_or_else(|| NOTHING.to_owned(), percent)
+    );
+    for advice in &numbers.advice {
+        text += &format!("!             {advice}\n");
+    }
+    text += &not_found(numbers, output);
+    text += &states(numbers, output);
+    text
+}
+
+fn not_found(numbers: &Numbers, output: &Output) -> String {
+    if numbers.unmatched.is_empty() {
+        return String::new();
+    }
+    let columns = [
+        ("RAN AND NOT FOUND", Align::Right),
+        ("EVENTS", Align::Right),
+        ("COUNTED", Align::Right),
+        ("WHY", Align::Left),
+    ];
+    let mut table = Table::new(&columns, output.stdout());
+    for row in &numbers.unmatched {
+        table.row([
+            count(row.functions),
+            count(row.events),
+            count(row.written),
+            row.text.into(),
+        ]);
+    }
+    format!("\n{table}")
+}
+
+fn states(numbers: &Numbers, output: &Output) -> String {
+    let columns = [
+        ("FUNCTIONS", Align::Right),
+        ("STATE", Align::Left),
+        ("WHY", Align::Left),
+    ];
+    let mut table = Table::new(&columns, output.stdout());
+    for row in &numbers.states {
+        table.row([
+            count(row.functions),
+            row.state.into(),
+            row.why.unwrap_or("").into(),
+        ]);
+    }
+    format!("\n{table}")
+}
+
+fn found_table(calls: &[FoundCall], output: &Output) -> String {
+    let columns = [
+        ("CALLS", Align::Right),
+        ("WALL", Align::Right),
+        ("KNOWN", Align::Left),
+        ("CALLER", Align::Left),
+        ("CALLEE", Align::Left),
+    ];
+    let mut table = Table::new(&columns, output.stdout());
+    for call in calls {
+        table.row([
+            count(call.calls),
+            or_nothing(call.total_wall_ns, duration),
+            call.confidence.into(),
+            call.caller.clone(),
+            call.callee.clone(),
+        ]);
+    }
+    table.to_string()
+}
+
+fn untaken_table(calls: &[UntakenCall], output: &Output) -> String {
+    let columns = [
+        ("KNOWN", Align::Left),
+        ("LINE", Align::Right),
+        ("CALLER", Align::Left),
+        ("CALLEE", Align::Left),
+    ];
+    let mut table = Table::new(&columns, output.stdout());
+    for call in calls {
+        table.row([
+            call.confidence.into(),
+            call.line.to_string(),
+            call.caller.clone(),
+            call.callee.clone(),
+        ]);
+    }
+    table.to_string()
+}

@@ -1,0 +1,161 @@
+//! Finds files by text, path and build, and the function around a place.
+
+use rustc_hash::FxHashMap;
+
+use crate::catalog::{Catalog, DefId, Definition, File, FileId};
+
+/// A catalog, prepared for questions.
+pub(super) struct Index<'a> {
+    pub(super) catalog: &'a Catalog,
+    by_text: FxHashMap<u64, Vec<FileId>>,
+    by_path: FxHashMap<String, FileId>,
+    by_base: FxHashMap<&'a str, Vec<FileId>>,
+    by_build: FxHashMap<&'a str, FileId>,
+    /// Definitions of each file in the order of the starts of their declarations.
+    by_place: Vec<Vec<DefId>>,
+    native: FxHashMap<(FileId, u64), DefId>,
+}
+
+impl<'a> Index<'a> {
+    pub(super) fn of(catalog: &'a Catalog) -> Self {
+        let mut index = Self {
+            catalog,
+            by_text: FxHashMap::default(),
+            by_path: FxHashMap::default(),
+            by_base: FxHashMap::default(),
+            by_build: FxHashMap::default(),
+            by_place: vec![Vec::new(); catalog.files.len()],
+            native: FxHashMap::default(),
+        };
+        for (id, file) in catalog.numbered_files() {
+            index.add_file(id, file);
+        }
+        for (id, definition) in catalog.numbered() {
+            index.add_definition(id, definition);
+        }
+        for piece in &catalog.pieces {
+            let of = catalog.definition(piece.of);
+            if let Some(of) = of.filter(|_| piece.host.is_none()) {
+                index
+                    .native
+                    .entry((of.file, piece.file_offset))
+                    .or_insert(piece.of);
+            }
+        }
+        for list in &mut index.by_place {
+            list.sort_by_key(|id| {
+                catalog
+                    .definition(*id)
+                    .map(|definition| definition.span.declared.byte)
+            });
+        }
+        index
+    }
+
+    fn add_file(&mut self, id: FileId, file: &'a File) {
+        if file.text_hash != 0 {
+            self.by_text.entry(file.text_hash).or_default().push(id);
+        }
+        if !file.build_id.is_empty() {
+            self.by_build.insert(&file.build_id, id);
+        }
+        self.by_path.insert(self.catalog.path_of(file), id);
+        self.by_base.entry(base(&file.path)).or_default().push(id);
+    }
+
+    fn add_definition(&mut self, id: DefId, definition: &Definition) {
+        match &definition.native {
+            Some(native) => {
+                self.native
+                    .insert((definition.file, native.file_offset), id);
+            }
+            None => {
+                let list = self.by_place.get_mut(definition.file.index());
+                list.into_iter().for_each(|list| list.push(id));
+            }
+        }
+    }
+
+    /// Files with this very text, the one at `path` first.
+    pub(super) fn files_of_text(&self, text_hash: u64, path: &str) -> Vec<FileId> {
+        let mut files = self.by_text.get(&text_hash).cloned().unwrap_or_default();
+        let here = self.file_at(path);
+        files.sort_by_key(|file| Some(*file) != here);
+        files
+    }
+
+    /// The file at a path: at that very one, or the only one whose path from its root is the end of it.
+    pub(super) fn file_at(&self, path: &str) -> Option<FileId> {
+        if let Some(id) = self.by_path.get(path) {
+            return Some(*id);
+        }
+        let ends = |id: &&FileId| {
+            let file = self.catalog.file(**id);
+            file.is_some_and(|file| {
+                file.root.is_some()
+                    && file.path.contains('/')
+                    && path
+                        .strip_suffix(&*file.path)
+                        .is_some_and(|head| head.ends_with('/'))
+            })
+        };
+        let mut files = self.by_base.get(base(path))?.iter().filter(ends);
+        files.next().filter(|_| files.next().is_none()).copied()
+    }
+
+    /// The executable with this build-id.
+    pub(super) fn image(&self, build_id: &str) -> Option<FileId> {
+        self.by_build.get(build_id).copied()
+    }
+
+    /// The definition whose code begins at an offset of an executable.
+    pub(super) fn code(&self, image: FileId, offset: u64) -> Option<DefId> {
+        self.native.get(&(image, offset)).copied()
+    }
+
+    /// Whether a path lies in one of the folders that were searched.
+    pub(super) fn is_in_tree(&self, path: &str) -> bool {
+        self.catalog.roots.iter().any(|root| {
+            path.strip_prefix(root.trim_end_matches('/'))
+                .is_some_and(|rest| rest.starts_with('/'))
+        })
+    }
+
+    /// The definitions of a source file.
+    pub(super) fn definitions(
+        &self,
+        file: FileId,
+    ) -> impl Iterator<Item = (DefId, &'a Definition)> {
+        let list = self.by_place.get(file.index()).into_iter().flatten();
+        list.filter_map(|id| Some((*id, self.catalog.definition(*id)?)))
+    }
+
+    /// The innermost definition around a place, its decorators and modifiers included: line from 1, UTF-16 column.
+    pub(super) fn around(&self, file: FileId, line: u32, column: u32) -> Option<DefId> {
+        let list = self.by_place.get(file.index())?;
+        let at = (line, column);
+        let holds = |id: DefId| {
+            self.catalog.definition(id).is_some_and(|definition| {
+                let (from, to) = (definition.span.declared, definition.span.end);
+                (from.line, from.column) <= at && at < (to.line, to.column)
+            })
+        };
+        let behind = list.partition_point(|id| {
+            self.catalog.definition(*id).is_some_and(|definition| {
+                let from = definition.span.declared;
+                (from.line, from.column) <= at
+            })
+        });
+        let mut id = *list.get(behind.checked_sub(1)?)?;
+        loop {
+            if holds(id) {
+                return Some(id);
+            }
+            id = self.catalog.definition(id)?.parent?;
+        }
+    }
+}
+
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

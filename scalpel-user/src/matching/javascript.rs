@@ -1,0 +1,150 @@
+//! JavaScript: by the exact range in the text that was loaded, or through its source map.
+//!
+//! Through a map the start has to be mapped exactly, into the head of the definition, and the end into the same
+//! definition. Names in maps are not looked at.
+
+use crate::catalog::{DefId, Definition, FileId, Kind};
+use crate::function::FunctionInfo;
+use crate::maps::{Map, Maps, Original};
+use scalpel_common::segment::name_flags;
+
+use super::index::Index;
+use super::{Why, absent, flagged, foreign};
+
+/// The definition that a function is.
+pub(super) fn find(index: &Index<'_>, maps: &Maps, info: &FunctionInfo) -> Result<DefId, Why> {
+    if let Some(why) = foreign(info) {
+        return Err(why);
+    }
+    let Some(range) = info.place.range else {
+        return Err(Why::NoPlace);
+    };
+    match maps.of(info.place.text_hash) {
+        Some(map) => through_map(index, maps, map, info, range),
+        None => in_text(index, info, range),
+    }
+}
+
+fn in_text(index: &Index<'_>, info: &FunctionInfo, range: (u32, u32)) -> Result<DefId, Why> {
+    let files = index.files_of_text(info.place.text_hash, &info.path);
+    let Some(&file) = files.first() else {
+        return Err(match index.file_at(&info.path) {
+            Some(_) => Why::Edited,
+            None => absent(index, info, &info.path),
+        });
+    };
+    if flagged(info, name_flags::MODULE) {
+        return module(index, file);
+    }
+    let ends = |(_, definition): &(DefId, &Definition)| definition.span.end.utf16 == range.1;
+    let exact = |definition: &Definition| definition.span.start.utf16 == range.0;
+    let in_head = |definition: &Definition| {
+        let span = &definition.span;
+        span.declared.utf16 <= range.0 && range.0 <= span.body.utf16
+    };
+    let all: Vec<_> = index
+        .definitions(file)
+        .filter(ends)
+        .filter(|(_, definition)| fits(info, definition))
+        .collect();
+    let only = |is: &dyn Fn(&Definition) -> bool| {
+        let mut found = all.iter().filter(|(_, definition)| is(definition));
+        found
+            .next()
+            .filter(|_| found.next().is_none())
+            .map(|(id, _)| *id)
+    };
+    let several = all.len() > 1;
+    only(&exact).or_else(|| only(&in_head)).ok_or(if several {
+        Why::Ambiguous
+    } else {
+        Why::NotFound
+    })
+}
+
+fn module(index: &Index<'_>, file: FileId) -> Result<DefId, Why> {
+    let mut all = index.definitions(file);
+    all.find(|(_, definition)| definition.kind == Kind::Module)
+        .map(|(id, _)| id)
+        .ok_or(Why::NotFound)
+}
+
+fn through_map(
+    index: &Index<'_>,
+    maps: &Maps,
+    map: &Map,
+    info: &FunctionInfo,
+    range: (u32, u32),
+) -> Result<DefId, Why> {
+    // The top level of a bundle is that of all its files.
+    if flagged(info, name_flags::MODULE) {
+        return Err(Why::Generated);
+    }
+    let stretch = map.stretch(range.0, range.1);
+    let (Some(_), Some(last)) = (stretch.first, stretch.last) else {
+        return Err(Why::Generated);
+    };
+    let start = stretch.start.ok_or(Why::NoMapping)?;
+    let (start, last) = (maps.follow(start), maps.follow(last));
+    let (Some(start), Some(last)) = (start, last) else {
+        return Err(Why::NoMapping);
+    };
+    let file = file_of(index, maps, info, start)?;
+    let id = at(index, file, start).ok_or(Why::NotFound)?;
+    let definition = index.catalog.definition(id).ok_or(Why::NotFound)?;
+    if !in_head(definition, start) || last.source != start.source || !holds(definition, last) {
+        return Err(Why::NotFound);
+    }
+    if fits(info, definition) {
+        Ok(id)
+    } else {
+        Err(Why::NotFound)
+    }
+}
+
+/// The file of an original, if it is the text that was built.
+fn file_of(
+    index: &Index<'_>,
+    maps: &Maps,
+    info: &FunctionInfo,
+    original: Original<'_>,
+) -> Result<FileId, Why> {
+    let file = index
+        .file_at(original.source)
+        .ok_or_else(|| absent(index, info, original.source))?;
+    let here = index.catalog.file(file).map_or(0, |file| file.text_hash);
+    match maps.content(info.place.text_hash, original.source) {
+        None => Err(Why::NotCompared),
+        Some(built) if built != here => Err(Why::Edited),
+        Some(_) => Ok(file),
+    }
+}
+
+/// Maps count lines from 0.
+fn at(index: &Index<'_>, file: FileId, original: Original<'_>) -> Option<DefId> {
+    index.around(file, original.place.line + 1, original.place.column)
+}
+
+fn in_head(definition: &Definition, original: Original<'_>) -> bool {
+    let at = (original.place.line + 1, original.place.column);
+    let (from, to) = (definition.span.declared, definition.span.body);
+    (from.line, from.column) <= at && at <= (to.line, to.column)
+}
+
+fn holds(definition: &Definition, original: Original<'_>) -> bool {
+    let at = (original.place.line + 1, original.place.column);
+    let (from, to) = (definition.span.declared, definition.span.end);
+    (from.line, from.column) <= at && at <= (to.line, to.column)
+}
+
+/// What a compiler may take away from a function, but never adds: `async`, `*`. And what runs as a function at all.
+fn fits(info: &FunctionInfo, definition: &Definition) -> bool {
+    let is_async = flagged(info, name_flags::ASYNC);
+    let generator = flagged(info, name_flags::GENERATOR);
+    let may_be = definition.kind.is_written()
+        || matches!(definition.kind, Kind::Enum | Kind::Namespace | Kind::Class);
+    may_be
+        && (!is_async || definition.flags.is_async)
+        // An `async` function of older targets is a generator.
+        && (!generator || definition.flags.generator || definition.flags.is_async)
+}

@@ -1,0 +1,170 @@
+//! What ran, laid over what exists: which function of the source each function that ran is, and what became of each
+//! function of the source.
+//!
+//! Pure: a genome, a catalog and source maps in, verdicts out. A doubtful match is no match: a function that is taken for
+//! another is worse than one that is not known.
+
+mod edges;
+mod index;
+mod javascript;
+mod lines;
+mod native;
+mod rates;
+mod states;
+mod words;
+
+use crate::catalog::{Catalog, DefId};
+use crate::event::FuncId;
+use crate::function::{ExitStrategy, FunctionInfo, Language};
+use crate::genome::Genome;
+use crate::genome::totals::{self, Total};
+use crate::maps::Maps;
+use scalpel_common::segment::name_flags;
+
+pub use edges::{EdgeOverlay, FoundEdge, UntakenEdge, overlay};
+pub use rates::{Rate, Rates, WhyCount};
+pub use states::{DefState, State};
+pub use words::{Absence, Blindness, Why};
+
+use index::Index;
+
+/// What a function of the run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// This one.
+    Matched(DefId),
+    /// None that can be named, and why not.
+    Unmatched(Why),
+}
+
+impl Outcome {
+    /// The definition, if it was found.
+    pub const fn definition(self) -> Option<DefId> {
+        match self {
+            Self::Matched(id) => Some(id),
+            Self::Unmatched(_) => None,
+        }
+    }
+}
+
+/// Everything that comes of laying a run over a catalog.
+#[derive(Debug)]
+pub struct Matching {
+    /// Of each function of the run, by its number less 1.
+    pub outcomes: Vec<Outcome>,
+    /// Of each definition, by its number.
+    pub states: Vec<DefState>,
+    /// What was matched, in numbers.
+    pub rates: Rates,
+    /// Sums of each function of the run, by its number less 1.
+    pub totals: Vec<Total>,
+}
+
+impl Matching {
+    /// Lays `genome` over `catalog`.
+    pub fn of(genome: &Genome, catalog: &Catalog, maps: &Maps) -> Self {
+        let index = Index::of(catalog);
+        let own = totals::per_context(&genome.tree, |_| true);
+        let totals = totals::functions(&genome.tree, &own, &genome.functions);
+        let mut outcomes = outcomes(genome, &index, maps);
+        keep_one_each(genome, &mut outcomes);
+        let states = states::states(genome, &index, maps, &outcomes, &totals);
+        let rates = rates::rates(genome, catalog, &outcomes, &totals);
+        Self {
+            outcomes,
+            states,
+            rates,
+            totals,
+        }
+    }
+}
+
+fn outcomes(genome: &Genome, index: &Index<'_>, maps: &Maps) -> Vec<Outcome> {
+    let edited = lines::edited_files(genome, index);
+    let outcome = |(_, info): (FuncId, &std::sync::Arc<FunctionInfo>)| {
+        let found = match info.language {
+            Language::JavaScript => javascript::find(index, maps, info),
+            Language::Kernel => Err(Why::System),
+            language if is_text(language, info) => lines::find(index, &edited, info),
+            _ => native::find(index, info),
+        };
+        match found {
+            Ok(id) => Outcome::Matched(id),
+            Err(why) => Outcome::Unmatched(why),
+        }
+    };
+    genome.functions.iter().map(outcome).collect()
+}
+
+/// Whether it is known by its place in a text, and not by its place in an image.
+fn is_text(language: Language, info: &FunctionInfo) -> bool {
+    info.exit == ExitStrategy::Probe
+        || matches!(
+            language,
+            Language::Python
+                | Language::Ruby
+                | Language::Php
+                | Language::Java
+                | Language::Dotnet
+                | Language::Lua
+        )
+}
+
+/// Two functions of one loaded text that are taken for one definition cannot both be it, and which is not known.
+fn keep_one_each(genome: &Genome, outcomes: &mut [Outcome]) {
+    let mut seen: rustc_hash::FxHashMap<(DefId, u64), (usize, bool)> =
+        rustc_hash::FxHashMap::default();
+    let infos: Vec<_> = genome.functions.iter().map(|(_, info)| info).collect();
+    for (at, outcome) in outcomes.iter().enumerate() {
+        let text = infos.get(at).map_or(0, |info| info.place.text_hash);
+        if let Some(id) = outcome.definition().filter(|_| text != 0) {
+            let first = seen.entry((id, text)).or_insert((at, false));
+            first.1 |= first.0 != at;
+        }
+    }
+    for (at, outcome) in outcomes.iter_mut().enumerate() {
+        let text = infos.get(at).map_or(0, |info| info.place.text_hash);
+        let shared = outcome.definition().and_then(|id| seen.get(&(id, text)));
+        if shared.is_some_and(|(_, several)| *several) {
+            *outcome = Outcome::Unmatched(Why::Ambiguous);
+        }
+    }
+}
+
+/// Whether its probe says that it is no function of the program's own text.
+fn flagged(info: &FunctionInfo, flag: u16) -> bool {
+    info.place.flags & flag != 0
+}
+
+/// What its flags alone tell about where it comes from.
+fn foreign(info: &FunctionInfo) -> Option<Why> {
+    if flagged(info, name_flags::GENERATED) {
+        Some(Why::Eval)
+    } else if flagged(info, name_flags::NATIVE) {
+        Some(Why::System)
+    } else if flagged(info, name_flags::STANDARD_LIBRARY) {
+        Some(Why::StandardLibrary)
+    } else {
+        None
+    }
+}
+
+/// Why a file is not in the catalog.
+fn absent(index: &Index<'_>, info: &FunctionInfo, path: &str) -> Why {
+    let vendored = [
+        "/node_modules/",
+        "/site-packages/",
+        "/dist-packages/",
+        "/vendor/",
+    ];
+    if flagged(info, name_flags::THIRD_PARTY) || vendored.iter().any(|part| path.contains(part)) {
+        Why::Vendored
+    } else if index.is_in_tree(path) {
+        Why::NotListed
+    } else {
+        Why::OutOfTree
+    }
+}
+
+#[cfg(test)]
+mod tests;

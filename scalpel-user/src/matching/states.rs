@@ -1,0 +1,299 @@
+//! What became of each function that exists: it ran, it never ran, that is not known, or it is not in this build.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::catalog::{DefId, Definition, FileId, Kind, PieceKind};
+use crate::event::FuncId;
+use crate::function::{ExitStrategy, FunctionInfo, Language};
+use crate::genome::Genome;
+use crate::genome::totals::Total;
+use crate::maps::Maps;
+
+use super::index::Index;
+use super::{Absence, Blindness, Outcome, Why, is_text};
+
+/// The state of a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It ran.
+    Ran,
+    /// It was watched all the time, and never ran.
+    NeverRan,
+    /// Whether it ran could not be seen.
+    NotVisible(Blindness),
+    /// It is not in what was built.
+    NotInBuild(Absence),
+}
+
+/// A definition's state, and what it is in the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefState {
+    /// State.
+    pub state: State,
+    /// The functions of the run that it is: more than one where a bundle has it twice, or in several builds.
+    pub functions: Vec<FuncId>,
+}
+
+/// Of each definition, by its number.
+pub(super) fn states(
+    genome: &Genome,
+    index: &Index<'_>,
+    maps: &Maps,
+    outcomes: &[Outcome],
+    totals: &[Total],
+) -> Vec<DefState> {
+    let run = Run::of(genome, index, maps, outcomes, totals);
+    let catalog = index.catalog;
+    let mut states: Vec<DefState> = catalog
+        .numbered()
+        .map(|(id, definition)| DefState {
+            state: run.of_definition(id, definition),
+            functions: run.functions.get(&id).cloned().unwrap_or_default(),
+        })
+        .collect();
+    for (source, code) in run.compiled() {
+        let state = code.state(&states);
+        if let Some(known) = states.get_mut(source.index()) {
+            known.functions = code.functions(&run);
+            known.state = state;
+        }
+    }
+    states
+}
+
+struct Run<'a> {
+    index: &'a Index<'a>,
+    functions: FxHashMap<DefId, Vec<FuncId>>,
+    ran: FxHashSet<FuncId>,
+    watched: FxHashSet<FuncId>,
+    bounded: FxHashSet<FuncId>,
+    /// Languages with a probe of their own in the program.
+    languages: FxHashSet<Language>,
+    /// Files of which something ran that could not be told.
+    edited: FxHashSet<FileId>,
+    doubted: FxHashSet<FileId>,
+    /// Originals that are in a bundle that ran.
+    bundled: FxHashSet<FileId>,
+    any_image: bool,
+}
+
+impl<'a> Run<'a> {
+    fn of(
+        genome: &Genome,
+        index: &'a Index<'a>,
+        maps: &Maps,
+        outcomes: &[Outcome],
+        totals: &[Total],
+    ) -> Self {
+        let mut run = Self {
+            index,
+            functions: FxHashMap::default(),
+            ran: FxHashSet::default(),
+            watched: FxHashSet::default(),
+            bounded: genome.bounds.iter().map(|bound| bound.func).collect(),
+            languages: FxHashSet::default(),
+            edited: FxHashSet::default(),
+            doubted: FxHashSet::default(),
+            bundled: FxHashSet::default(),
+            any_image: index
+                .catalog
+                .files
+                .iter()
+                .any(|file| file.language == Language::Native),
+        };
+        let mut texts = FxHashSet::default();
+        let functions = genome.functions.iter();
+        for (((id, info), outcome), total) in functions.zip(outcomes).zip(totals) {
+            run.add(id, info, *outcome, total);
+            let is_new = texts.insert(info.place.text_hash);
+            if let Some(map) = maps.of(info.place.text_hash).filter(|_| is_new) {
+                let files = map.sources().filter_map(|source| index.file_at(source));
+                run.bundled.extend(files);
+            }
+        }
+        run
+    }
+
+    fn add(&mut self, id: FuncId, info: &FunctionInfo, outcome: Outcome, total: &Total) {
+        if total.contexts > 0 {
+            self.ran.insert(id);
+        }
+        if info.exit != ExitStrategy::None && !self.bounded.contains(&id) {
+            self.watched.insert(id);
+        }
+        if info.exit == ExitStrategy::Probe {
+            self.languages.insert(info.language);
+        }
+        match outcome {
+            Outcome::Matched(definition) => {
+                self.functions.entry(definition).or_default().push(id);
+            }
+            Outcome::Unmatched(Why::Edited) => self.edited.extend(self.index.file_at(&info.path)),
+            Outcome::Unmatched(Why::Ambiguous | Why::NotFound) if is_text(info.language, info) => {
+                self.doubted.extend(self.index.file_at(&info.path));
+            }
+            Outcome::Unmatched(_) => {}
+        }
+    }
+
+    fn of_definition(&self, id: DefId, definition: &Definition) -> State {
+        if let Some(functions) = self.functions.get(&id) {
+            return self.of_functions(functions);
+        }
+        if definition.native.is_some() {
+            return State::NotVisible(Blindness::Excluded);
+        }
+        let file = self.index.catalog.file(definition.file);
+        self.unseen(
+            definition,
+            file.map_or(Language::Native, |file| file.language),
+        )
+    }
+
+    fn of_functions(&self, functions: &[FuncId]) -> State {
+        if functions.iter().any(|id| self.ran.contains(id)) {
+            State::Ran
+        } else if functions.iter().all(|id| self.watched.contains(id)) {
+            State::NeverRan
+        } else if functions.iter().any(|id| self.bounded.contains(id)) {
+            State::NotVisible(Blindness::Excluded)
+        } else {
+            State::NotVisible(Blindness::SamplesOnly)
+        }
+    }
+
+    /// Nothing in the run is it.
+    fn unseen(&self, definition: &Definition, language: Language) -> State {
+        let blind = |why| State::NotVisible(why);
+        if !self.languages.contains(&language) {
+            return blind(Blindness::NoProbe);
+        }
+        if self.edited.contains(&definition.file) {
+            return blind(Blindness::Edited);
+        }
+        if definition.flags.doubtful {
+            return blind(Blindness::Doubtful);
+        }
+        if is_blind_spot(definition, language) {
+            return blind(Blindness::BlindSpot);
+        }
+        if self.doubted.contains(&definition.file) {
+            return blind(Blindness::Ambiguous);
+        }
+        if self.bundled.contains(&definition.file) {
+            return State::NotInBuild(Absence::NoText);
+        }
+        State::NeverRan
+    }
+
+    /// Definitions of sources that are compiled, with the code that executables have of them.
+    fn compiled(&self) -> Vec<(DefId, Code)> {
+        let catalog = self.index.catalog;
+        let mut codes: FxHashMap<DefId, Code> = FxHashMap::default();
+        for (id, definition) in catalog.numbered() {
+            if let Some(source) = self.source_of(definition) {
+                codes.entry(source).or_default().own.push(id);
+            }
+        }
+        let inlined = catalog
+            .pieces
+            .iter()
+            .filter(|piece| piece.kind == PieceKind::Inlined);
+        for piece in inlined {
+            let of = catalog.definition(piece.of);
+            if let Some(source) = of.and_then(|of| self.source_of(of)) {
+                codes.entry(source).or_default().inlined = true;
+            }
+        }
+        let is_compiled = |definition: &Definition| {
+            let file = catalog.file(definition.file);
+            file.is_some_and(|file| is_compiled(file.language))
+        };
+        let all = catalog
+            .numbered()
+            .filter(|(_, definition)| is_compiled(definition));
+        all.filter(|(id, _)| !self.functions.contains_key(id))
+            .map(|(id, _)| {
+                let mut code = codes.remove(&id).unwrap_or_default();
+                code.any_image = self.any_image;
+                (id, code)
+            })
+            .collect()
+    }
+
+    /// The definition in a source that a function of an executable was made of.
+    fn source_of(&self, definition: &Definition) -> Option<DefId> {
+        let native = definition.native.as_ref()?;
+        let file = self.index.file_at(native.source.as_deref()?)?;
+        let line = native.line?;
+        let here = |(_, source): &(DefId, &Definition)| {
+            let span = &source.span;
+            span.declared.line <= line && line <= span.body.line && source.kind != Kind::Module
+        };
+        // Of functions in each other's heads the inner one.
+        self.index
+            .definitions(file)
+            .filter(here)
+            .last()
+            .map(|(id, _)| id)
+    }
+}
+
+/// What executables have of a function of a source.
+#[derive(Debug, Default)]
+struct Code {
+    own: Vec<DefId>,
+    inlined: bool,
+    any_image: bool,
+}
+
+impl Code {
+    fn state(&self, states: &[DefState]) -> State {
+        let of = |id: &DefId| states.get(id.index()).map(|known| known.state);
+        let all: Vec<State> = self.own.iter().filter_map(of).collect();
+        if all.contains(&State::Ran) {
+            return State::Ran;
+        }
+        if self.inlined {
+            return State::NotVisible(Blindness::Inlined);
+        }
+        let blind = all.iter().find(|state| **state != State::NeverRan);
+        match (all.is_empty(), blind) {
+            (false, Some(state)) => *state,
+            (false, None) => State::NeverRan,
+            (true, _) if self.any_image => State::NotInBuild(Absence::NoCode),
+            (true, _) => State::NotVisible(Blindness::NoExecutable),
+        }
+    }
+
+    fn functions(&self, run: &Run<'_>) -> Vec<FuncId> {
+        let of = |id: &DefId| run.functions.get(id).cloned().unwrap_or_default();
+        self.own.iter().flat_map(of).collect()
+    }
+}
+
+const fn is_compiled(language: Language) -> bool {
+    matches!(
+        language,
+        Language::C | Language::Cpp | Language::Rust | Language::Go | Language::Zig
+    )
+}
+
+/// What the probes' own pages say that they cannot see.
+fn is_blind_spot(definition: &Definition, language: Language) -> bool {
+    match language {
+        Language::JavaScript => matches!(
+            definition.kind,
+            Kind::StaticBlock
+                | Kind::FieldInitialiser
+                | Kind::ImplicitConstructor
+                | Kind::Class
+                | Kind::Enum
+                | Kind::Namespace
+                | Kind::Module
+        ),
+        // From 3.12 on they are part of the function around them.
+        Language::Python => definition.kind == Kind::Comprehension,
+        _ => false,
+    }
+}

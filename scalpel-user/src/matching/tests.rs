@@ -1,0 +1,578 @@
+//! Small catalogs and runs made by hand, each with the truth written beside it.
+
+use super::*;
+use crate::catalog::{
+    Builder, Definition, Edge, File, FileId, Flags, FoundBy, How, Kind, Native, Position, Span,
+    hash,
+};
+use crate::event::MonoTime;
+use crate::function::{FunctionTable, SourcePlace};
+use crate::genome::tests::{function, run};
+use crate::maps::Map;
+use crate::tree::{Cell, Context, ContextId, EdgeSource, Metrics, Thread, Tree};
+
+/// A source text whose definitions are named by what stands at their starts and ends.
+struct Source {
+    path: &'static str,
+    text: &'static str,
+    language: Language,
+}
+
+fn position(text: &str, byte: usize) -> Position {
+    let before = &text[..byte];
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    Position {
+        byte: byte as u32,
+        utf16: before.encode_utf16().count() as u32,
+        line: before.matches('\n').count() as u32 + 1,
+        column: before[line_start..].encode_utf16().count() as u32,
+    }
+}
+
+impl Source {
+    fn file(&self, builder: &mut Builder) -> FileId {
+        let root = builder.root("/app");
+        builder.file(File {
+            root: Some(root),
+            path: self.path.into(),
+            language: self.language,
+            content: [1; 32],
+            text_hash: hash(self.text.as_bytes()),
+            build_id: String::new(),
+            bytes: self.text.len() as u64,
+            lines: self.text.lines().count() as u32,
+            calls: 0,
+            resolved: 0,
+        })
+    }
+
+    /// The definition that `head` begins and whose text ends with the first `tail` behind it.
+    fn definition(
+        &self,
+        file: FileId,
+        kind: Kind,
+        name: &str,
+        head: &str,
+        tail: &str,
+    ) -> Definition {
+        let declared = self.text.find(head).unwrap();
+        let modifiers = ["@memo\n", "export ", "async "];
+        let skipped = modifiers
+            .iter()
+            .take(2)
+            .filter(|word| head.starts_with(**word));
+        let start = declared + skipped.map(|word| word.len()).sum::<usize>();
+        let end = declared + self.text[declared..].find(tail).unwrap() + tail.len();
+        let body = start + self.text[start..].find(['{', ':', '>']).unwrap();
+        let at = |byte| position(self.text, byte);
+        Definition {
+            file,
+            parent: None,
+            kind,
+            name: name.rsplit('.').next().unwrap().into(),
+            qualified: name.into(),
+            ordinal: 0,
+            flags: Flags {
+                is_async: head.contains("async "),
+                ..Flags::default()
+            },
+            body_hash: 1,
+            span: Span {
+                start: at(start),
+                end: at(end),
+                declared: at(declared),
+                name: at(start),
+                body: at(body),
+            },
+            native: None,
+        }
+    }
+}
+
+/// A run of functions, each called once from the one before it, in one thread.
+fn genome(functions: Vec<FunctionInfo>) -> Genome {
+    let mut table = FunctionTable::new();
+    let mut contexts = vec![Context {
+        parent: ContextId::ROOT,
+        func: None,
+        source: EdgeSource::Exact,
+    }];
+    let mut cells = Vec::new();
+    for info in functions {
+        let func = Some(table.insert(info));
+        let context = ContextId(contexts.len() as u32);
+        contexts.push(Context {
+            parent: ContextId(context.0 - 1),
+            func,
+            source: EdgeSource::Exact,
+        });
+        cells.push(Cell {
+            window: 0,
+            thread: 0,
+            context,
+            metrics: Metrics {
+                calls: 1,
+                timed: 1,
+                total_wall_ns: 10,
+                ..Metrics::default()
+            },
+        });
+    }
+    Genome {
+        functions: table,
+        ended: MonoTime(2_000_000_000),
+        tree: Tree {
+            window_ns: 1_000_000_000,
+            contexts,
+            threads: vec![Thread::default()],
+            cells,
+            ..Tree::default()
+        },
+        ..Genome::of_run(run())
+    }
+}
+
+fn script(source: &Source, text: &str, head: &str, tail: &str) -> FunctionInfo {
+    let start = text.find(head).unwrap();
+    let end = start + text[start..].find(tail).unwrap() + tail.len();
+    let (start, end) = (position(text, start), position(text, end));
+    FunctionInfo {
+        raw_name: String::new(),
+        language: Language::JavaScript,
+        path: format!("/app/{}", source.path),
+        line: Some(start.line),
+        build_id: String::new(),
+        file_offset: start.utf16.into(),
+        place: SourcePlace {
+            column: Some(start.column),
+            range: Some((start.utf16, end.utf16)),
+            text_hash: hash(text.as_bytes()),
+            flags: if head.contains("async ") {
+                name_flags::ASYNC
+            } else {
+                0
+            },
+            ..SourcePlace::default()
+        },
+        ..function(head, ExitStrategy::Probe)
+    }
+}
+
+fn python(name: &str, line: u32, end_line: u32, flags: u16) -> FunctionInfo {
+    FunctionInfo {
+        raw_name: name.into(),
+        language: Language::Python,
+        path: "/app/shop.py".into(),
+        line: Some(line),
+        build_id: format!("{line:x}"),
+        file_offset: line.into(),
+        place: SourcePlace {
+            end_line: Some(end_line),
+            body_hash: line.into(),
+            flags,
+            ..SourcePlace::default()
+        },
+        ..function(name, ExitStrategy::Probe)
+    }
+}
+
+fn outcomes(genome: &Genome, catalog: &Catalog, maps: &Maps) -> Vec<Result<String, Why>> {
+    let matching = Matching::of(genome, catalog, maps);
+    let name = |outcome: &Outcome| match outcome {
+        Outcome::Matched(id) => Ok(catalog.definition(*id).unwrap().qualified.clone()),
+        Outcome::Unmatched(why) => Err(*why),
+    };
+    matching.outcomes.iter().map(name).collect()
+}
+
+const CART: Source = Source {
+    path: "src/cart.ts",
+    text: "// é𝕏\nexport async function add(a) { return a }\nexport function sum(b) {\n  return b.map(x => x + 1)\n}\n",
+    language: Language::JavaScript,
+};
+
+fn cart() -> Catalog {
+    let mut builder = Builder::new();
+    let file = CART.file(&mut builder);
+    builder.definition(CART.definition(
+        file,
+        Kind::Function,
+        "add",
+        "export async function add",
+        "}",
+    ));
+    let sum = CART.definition(file, Kind::Function, "sum", "export function sum", "\n}");
+    let sum = builder.definition(sum);
+    let arrow = CART.definition(file, Kind::Closure, "sum.<arrow>", "x => x", "1");
+    builder.definition(Definition {
+        parent: Some(sum),
+        ..arrow
+    });
+    builder.finish()
+}
+
+#[test]
+fn javascript_is_matched_by_its_exact_range_in_the_text_that_was_loaded() {
+    let ran = [
+        script(&CART, CART.text, "async function add", "}"),
+        script(&CART, CART.text, "x => x", "1"),
+    ];
+    let found = outcomes(&genome(ran.to_vec()), &cart(), &Maps::default());
+    assert_eq!(found, [Ok("add".into()), Ok("sum.<arrow>".into())]);
+}
+
+#[test]
+fn a_text_that_was_edited_since_the_run_is_never_matched_by_its_lines() {
+    let edited: &'static str = "// é𝕏!\nexport async function add(a) { return a }\n";
+    let ran = script(&CART, edited, "async function add", "}");
+    let found = outcomes(&genome(vec![ran]), &cart(), &Maps::default());
+    assert_eq!(found, [Err(Why::Edited)]);
+}
+
+#[test]
+fn code_of_others_is_told_apart() {
+    let other = Source {
+        path: "node_modules/x/index.js",
+        text: "function f(){}",
+        language: Language::JavaScript,
+    };
+    let vendored = script(&other, other.text, "function f", "}");
+    let mut outside = vendored.clone();
+    outside.path = "/opt/lib.js".into();
+    let mut ignored = vendored.clone();
+    ignored.path = "/app/dist/x.js".into();
+    let mut made = vendored.clone();
+    (made.path, made.place.flags) = ("evalmachine".into(), name_flags::GENERATED);
+    let found = outcomes(
+        &genome(vec![vendored, outside, ignored, made]),
+        &cart(),
+        &Maps::default(),
+    );
+    let whys = [Why::Vendored, Why::OutOfTree, Why::NotListed, Why::Eval];
+    assert_eq!(found, whys.map(Err));
+}
+
+/// `add` and `sum` in one line, with a helper that has no original.
+const BUNDLE: &str = "var h=e=>e;async function n(r){return r}function t(r){return r.map(e=>e+1)}";
+
+fn bundle(mappings: &[(&str, Option<(u32, u32)>)], content: bool) -> Maps {
+    let mut builder = sourcemap::SourceMapBuilder::new(None);
+    for (at, original) in mappings {
+        let column = BUNDLE.find(at).unwrap() as u32;
+        match original {
+            Some((line, column_there)) => {
+                let source = Some("/app/src/cart.ts");
+                let raw = builder.add(0, column, *line, *column_there, source, None, false);
+                if content {
+                    builder.set_source_contents(raw.src_id, Some(CART.text));
+                }
+            }
+            None => drop(builder.add(0, column, 0, 0, None, None, false)),
+        }
+    }
+    let mut json = Vec::new();
+    builder.into_sourcemap().to_writer(&mut json).unwrap();
+    let map = Map::parse(&json, BUNDLE, str::to_owned, hash).unwrap();
+    let mut maps = Maps::default();
+    maps.add(hash(BUNDLE.as_bytes()), map);
+    maps
+}
+
+const MAPPED: &[(&str, Option<(u32, u32)>)] = &[
+    ("var h", None),
+    ("async function n", Some((1, 7))),
+    ("return r}", Some((1, 31))),
+    ("function t", Some((2, 0))),
+    ("return r.map", Some((3, 2))),
+    ("e=>e+1", Some((3, 15))),
+    ("1)}", Some((3, 24))),
+];
+
+fn bundled(head: &str, tail: &str) -> FunctionInfo {
+    let dist = Source {
+        path: "dist/app.js",
+        text: BUNDLE,
+        language: Language::JavaScript,
+    };
+    script(&dist, BUNDLE, head, tail)
+}
+
+#[test]
+fn minified_code_is_matched_by_the_originals_of_its_start_and_of_its_end() {
+    let ran = vec![
+        bundled("async function n", "}"),
+        bundled("function t", "1)}"),
+        bundled("e=>e+1", "1"),
+        bundled("e=>e;", "e;"),
+    ];
+    let found = outcomes(&genome(ran), &cart(), &bundle(MAPPED, true));
+    let expect = [
+        Ok("add".into()),
+        Ok("sum".into()),
+        Ok("sum.<arrow>".into()),
+        Err(Why::Generated),
+    ];
+    assert_eq!(found, expect);
+}
+
+#[test]
+fn a_function_whose_end_belongs_to_another_is_not_matched() {
+    // A wrapper that a bundler put around two functions begins where the first begins.
+    let ran = vec![bundled("async function n", "1)}")];
+    let found = outcomes(&genome(ran), &cart(), &bundle(MAPPED, true));
+    assert_eq!(found, [Err(Why::NotFound)]);
+}
+
+#[test]
+fn originals_that_cannot_be_compared_are_not_believed() {
+    let ran = || vec![bundled("function t", "1)}")];
+    let found = outcomes(&genome(ran()), &cart(), &bundle(MAPPED, false));
+    assert_eq!(found, [Err(Why::NotCompared)]);
+    let mut edited = cart();
+    edited.files[0].text_hash ^= 1;
+    let found = outcomes(&genome(ran()), &edited, &bundle(MAPPED, true));
+    assert_eq!(found, [Err(Why::Edited)]);
+}
+
+#[test]
+fn two_functions_of_one_text_are_never_one() {
+    let mut twice = MAPPED.to_vec();
+    twice[0] = ("e=>e;", Some((2, 0)));
+    let mut ran = vec![bundled("function t", "1)}"), bundled("e=>e;", "e;")];
+    ran[1].place.flags = 0;
+    let found = outcomes(&genome(ran), &cart(), &bundle(&twice, true));
+    assert_eq!(found, [Err(Why::Ambiguous), Err(Why::Ambiguous)]);
+}
+
+const SHOP: Source = Source {
+    path: "shop.py",
+    text: "@memo\ndef add(a):\n    return a\n\ndef late(b):\n    f = lambda: 1; g = lambda: 2\n    return f, g\n",
+    language: Language::Python,
+};
+
+fn shop() -> Catalog {
+    let mut builder = Builder::new();
+    let file = SHOP.file(&mut builder);
+    builder.definition(SHOP.definition(file, Kind::Function, "add", "@memo\ndef add", "return a"));
+    builder.definition(SHOP.definition(file, Kind::Function, "late", "def late", "f, g"));
+    for at in ["lambda: 1", "lambda: 2"] {
+        let name = "late.<locals>.<lambda>";
+        builder.definition(SHOP.definition(file, Kind::Closure, name, at, at));
+    }
+    builder.finish()
+}
+
+#[test]
+fn python_is_matched_by_its_name_and_the_line_of_its_first_decorator() {
+    let ran = vec![python("add", 1, 3, 0), python("late", 5, 7, 0)];
+    let found = outcomes(&genome(ran), &shop(), &Maps::default());
+    assert_eq!(found, [Ok("add".into()), Ok("late".into())]);
+}
+
+#[test]
+fn one_function_at_another_line_and_the_whole_file_is_doubted() {
+    let ran = vec![python("add", 1, 3, 0), python("late", 6, 8, 0)];
+    let found = outcomes(&genome(ran), &shop(), &Maps::default());
+    assert_eq!(found, [Err(Why::Edited), Err(Why::Edited)]);
+}
+
+#[test]
+fn two_lambdas_of_one_line_cannot_be_told_apart() {
+    let ran = vec![python(
+        "late.<locals>.<lambda>",
+        6,
+        6,
+        name_flags::ANONYMOUS,
+    )];
+    let found = outcomes(&genome(ran), &shop(), &Maps::default());
+    assert_eq!(found, [Err(Why::Ambiguous)]);
+}
+
+#[test]
+fn class_bodies_and_modules_have_a_rate_of_their_own() {
+    let ran = vec![
+        python("add", 1, 3, 0),
+        python("<module>", 1, 7, name_flags::MODULE),
+        python("Cart", 5, 7, name_flags::CLASS_BODY),
+        python("late.<locals>.<listcomp>", 6, 6, name_flags::ANONYMOUS),
+    ];
+    let matching = Matching::of(&genome(ran), &shop(), &Maps::default());
+    let rate = |matched, ran| Rate { matched, ran };
+    assert_eq!(matching.rates.written, rate(1, 1));
+    assert_eq!(matching.rates.raw, rate(1, 4));
+    assert_eq!(matching.rates.bodies, rate(0, 3));
+}
+
+#[test]
+fn what_is_not_found_in_the_tree_counts_against_the_rate_and_what_is_of_others_does_not() {
+    let mut other = python("f", 1, 1, name_flags::THIRD_PARTY);
+    other.path = "/usr/lib/python3/dist-packages/x.py".into();
+    let mut standard = python("g", 1, 1, name_flags::STANDARD_LIBRARY);
+    standard.path = "/usr/lib/python3/json.py".into();
+    let ran = vec![
+        python("add", 1, 3, 0),
+        python("gone", 2, 3, 0),
+        other,
+        standard,
+    ];
+    let matching = Matching::of(&genome(ran), &shop(), &Maps::default());
+    assert_eq!(matching.rates.written, Rate { matched: 1, ran: 2 });
+    let whys: Vec<_> = matching.rates.unmatched.iter().collect();
+    let written: u64 = whys.iter().map(|(_, count)| count.written).sum();
+    assert_eq!((whys.len(), written), (3, 1));
+}
+
+fn image() -> (Builder, FileId) {
+    let mut builder = Builder::new();
+    let file = builder.file(File {
+        root: None,
+        path: "/usr/bin/shop".into(),
+        language: Language::Native,
+        content: [2; 32],
+        text_hash: 0,
+        build_id: "abcd".into(),
+        bytes: 0,
+        lines: 0,
+        calls: 0,
+        resolved: 0,
+    });
+    (builder, file)
+}
+
+fn native(file: FileId, name: &str, offset: u64, source: Option<(&str, u32)>) -> Definition {
+    Definition {
+        file,
+        parent: None,
+        kind: Kind::Native,
+        name: name.into(),
+        qualified: name.into(),
+        ordinal: 0,
+        flags: Flags::default(),
+        body_hash: 0,
+        span: Span::default(),
+        native: Some(Native {
+            raw_name: name.into(),
+            address: offset,
+            file_offset: offset,
+            size: 16,
+            source: source.map(|(source, _)| source.to_owned()),
+            line: source.map(|(_, line)| line),
+            found_by: FoundBy::Symbols,
+        }),
+    }
+}
+
+fn ran_native(build: &str, offset: u64) -> FunctionInfo {
+    FunctionInfo {
+        build_id: build.into(),
+        path: "/usr/bin/shop".into(),
+        file_offset: offset,
+        ..function("whatever", ExitStrategy::Return)
+    }
+}
+
+#[test]
+fn native_code_is_matched_by_build_and_offset_and_never_by_its_name() {
+    let (mut builder, file) = image();
+    builder.definition(native(file, "serve", 0x1000, None));
+    let ran = vec![
+        ran_native("abcd", 0x1000),
+        ran_native("abcd", 0x1004),
+        ran_native("ffff", 0x1000),
+    ];
+    let found = outcomes(&genome(ran), &builder.finish(), &Maps::default());
+    let expect = [Ok("serve".into()), Err(Why::NotFound), Err(Why::Edited)];
+    assert_eq!(found, expect);
+}
+
+fn states_of(genome: &Genome, catalog: &Catalog) -> Vec<State> {
+    let matching = Matching::of(genome, catalog, &Maps::default());
+    matching.states.iter().map(|known| known.state).collect()
+}
+
+#[test]
+fn a_function_never_ran_only_if_its_probe_could_have_seen_it() {
+    let never = states_of(&genome(vec![python("add", 1, 3, 0)]), &shop());
+    assert_eq!(never[..2], [State::Ran, State::NeverRan]);
+    let no_probe = states_of(&genome(vec![ran_native("abcd", 1)]), &shop());
+    assert_eq!(no_probe[0], State::NotVisible(Blindness::NoProbe));
+    let edited = states_of(&genome(vec![python("late", 6, 8, 0)]), &shop());
+    assert_eq!(edited[0], State::NotVisible(Blindness::Edited));
+    let ambiguous = vec![python("late.<locals>.<lambda>", 6, 6, 0)];
+    let ambiguous = states_of(&genome(ambiguous), &shop());
+    assert_eq!(ambiguous[2], State::NotVisible(Blindness::Ambiguous));
+}
+
+#[test]
+fn a_function_of_a_source_that_no_executable_has_is_not_in_this_build() {
+    const SOURCE: Source = Source {
+        path: "serve.c",
+        text: "int serve() { }\nint unused() { }\nint small() { }\n",
+        language: Language::C,
+    };
+    let sources = |builder: &mut Builder| {
+        let file = SOURCE.file(builder);
+        for name in ["serve", "unused", "small"] {
+            let head = format!("int {name}");
+            builder.definition(SOURCE.definition(file, Kind::Function, name, &head, "}"));
+        }
+    };
+    let (mut builder, file) = image();
+    let serve = builder.definition(native(file, "serve", 0x1000, Some(("/app/serve.c", 1))));
+    let small = builder.definition(native(file, "small", 0, Some(("/app/serve.c", 3))));
+    builder.piece(crate::catalog::Piece {
+        of: small,
+        kind: crate::catalog::PieceKind::Inlined,
+        address: 0x1004,
+        file_offset: 0x1004,
+        size: 4,
+        host: Some(serve),
+    });
+    sources(&mut builder);
+    let found = states_of(&genome(vec![ran_native("abcd", 0x1000)]), &builder.finish());
+    let expect = [
+        State::Ran,
+        State::NotInBuild(Absence::NoCode),
+        State::NotVisible(Blindness::Inlined),
+    ];
+    assert_eq!(found[2..], expect);
+    let mut builder = Builder::new();
+    sources(&mut builder);
+    let found = states_of(&genome(vec![ran_native("abcd", 0x1000)]), &builder.finish());
+    assert_eq!(found[0], State::NotVisible(Blindness::NoExecutable));
+}
+
+#[test]
+fn calls_that_only_one_side_knows_are_told_with_how_sure_that_is() {
+    let mut catalog = shop();
+    let edge = |caller, callee| Edge {
+        caller: DefId(caller),
+        callee: DefId(callee),
+        how: How::Scope,
+        at: 1,
+        line: 6,
+        column: 0,
+    };
+    catalog.edges = vec![edge(1, 0), edge(1, 2)];
+    let ran = genome(vec![
+        python("add", 1, 3, 0),
+        python("late", 5, 7, 0),
+        python("late.<locals>.<lambda>", 6, 6, 0),
+    ]);
+    let matching = Matching::of(&ran, &catalog, &Maps::default());
+    let overlay = overlay(&ran, &catalog, &matching);
+    let found: Vec<_> = overlay
+        .found
+        .iter()
+        .map(|found| (found.caller.0, found.callee.0))
+        .collect();
+    assert_eq!(found, [(0, 1)]);
+    assert_eq!(overlay.found[0].metrics.calls, 1);
+    let untaken: Vec<_> = overlay
+        .untaken
+        .iter()
+        .map(|untaken| (untaken.edge.callee.0, untaken.sure))
+        .collect();
+    // Which of the lambdas ran is not known: that `late` never called the first cannot be said.
+    assert_eq!(untaken, [(0, true), (2, false)]);
+}

@@ -1,0 +1,118 @@
+//! `genome show`, `merge`, `diff`, `check`, `query` and `cover`, decided.
+
+use std::path::PathBuf;
+
+use super::{PlanError, some_unless_zero};
+use crate::cli::{CheckArgs, DiffArgs, MergeArgs, OverlayArgs, QueryArgs};
+
+/// What ran, laid over what exists.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OverlayPlan {
+    /// Match rates, states, calls.
+    Show(LayPlan),
+    /// Functions that never ran.
+    Cover(LayPlan),
+    /// Limits.
+    Check(LayPlan, Minima),
+    /// Many files into one.
+    Merge {
+        /// Files to read.
+        files: Vec<PathBuf>,
+        /// File to write.
+        output: PathBuf,
+    },
+    /// Two recordings compared.
+    Diff {
+        /// To compare with.
+        base: PathBuf,
+        /// To judge.
+        new: PathBuf,
+        /// Growth that counts, as a share.
+        threshold: f64,
+        /// Growth that counts, as a share of all own time.
+        least_share: f64,
+        /// As JSON.
+        json: bool,
+        /// Most functions; `None` = all.
+        limit: Option<usize>,
+    },
+    /// SQL.
+    Query {
+        /// File.
+        file: PathBuf,
+        /// One SELECT.
+        sql: String,
+        /// As JSON.
+        json: bool,
+    },
+}
+
+/// What to lay over what, and how to show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayPlan {
+    /// Files to read.
+    pub files: Vec<PathBuf>,
+    /// As JSON.
+    pub json: bool,
+    /// Most rows of a list; `None` = all.
+    pub limit: Option<usize>,
+}
+
+/// What must be reached, as shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Minima {
+    /// Match rate.
+    pub least_match: Option<f64>,
+    /// Share of the functions that could be seen and that ran.
+    pub least_coverage: Option<f64>,
+    /// Share without a name.
+    pub most_unknown: Option<f64>,
+}
+
+pub(super) fn lay(args: OverlayArgs) -> LayPlan {
+    LayPlan {
+        files: args.files,
+        json: args.json,
+        limit: some_unless_zero(args.limit),
+    }
+}
+
+pub(super) fn check(args: CheckArgs) -> Result<OverlayPlan, PlanError> {
+    let minima = Minima {
+        least_match: args.min_match.map(|percent| percent / 100.0),
+        least_coverage: args.min_coverage.map(|percent| percent / 100.0),
+        most_unknown: args.max_unknown.map(|percent| percent / 100.0),
+    };
+    if minima == Minima::default() {
+        return Err(PlanError::Missing(
+            "what to check: give --min-match, --min-coverage or --max-unknown".into(),
+        ));
+    }
+    Ok(OverlayPlan::Check(lay(args.overlay), minima))
+}
+
+pub(super) fn merge(args: MergeArgs) -> OverlayPlan {
+    OverlayPlan::Merge {
+        files: args.files,
+        output: args.output,
+    }
+}
+
+pub(super) fn diff(args: DiffArgs) -> OverlayPlan {
+    OverlayPlan::Diff {
+        base: args.base,
+        new: args.new,
+        threshold: args.threshold / 100.0,
+        least_share: args.min_share / 100.0,
+        json: args.json,
+        limit: some_unless_zero(args.limit),
+    }
+}
+
+pub(super) fn query(args: QueryArgs) -> OverlayPlan {
+    OverlayPlan::Query {
+        file: args.file,
+        sql: args.sql,
+        json: args.json,
+    }
+}
