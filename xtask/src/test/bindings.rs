@@ -107,7 +107,7 @@ fn installed(source: &Path, build: &Path) -> Result<Counts> {
     Ok(counts)
 }
 
-/// And once more by a project that finds the package as CMake does, and asks for a version.
+/// And once more by a project that finds the package as `CMake` does, and asks for a version.
 fn found(source: &Path, build: &Path) -> Result<Counts> {
     let here = build.join("found");
     cmd::run(
@@ -227,7 +227,45 @@ fn node() -> Result<Counts> {
     };
     let mut counts = test(&installed, &["corpus", "life", "surface"])?;
     counts += test(&runtime(NEWER_NODE)?, &["corpus", "surface"])?;
+    counts += packed(&installed, &package)?;
     Ok(counts)
+}
+
+/// What `npm pack` makes, installed in a project of somebody's: the example of its README runs there.
+fn packed(node: &Path, package: &Path) -> Result<Counts> {
+    let project = home("npm")?.join("project");
+    if project.exists() {
+        fs::remove_dir_all(&project)?;
+    }
+    fs::create_dir_all(&project)?;
+    fs::write(project.join("package.json"), r#"{ "private": true }"#)?;
+    let npm = |folder: &Path| {
+        let mut npm = cmd::command("npm");
+        npm.args(["--loglevel=error", "--ignore-scripts", "--offline"])
+            .current_dir(folder);
+        npm
+    };
+    let told = cmd::output(
+        npm(package)
+            .args(["pack", "--pack-destination"])
+            .arg(&project),
+    )?;
+    let archive = told.lines().last().context("npm packed nothing")?;
+    cmd::run(
+        npm(&project)
+            .args(["install", "--no-audit", "--no-fund"])
+            .arg(project.join(archive.trim())),
+    )?;
+    let readme = fs::read_to_string(project.join("node_modules/scalpel-scope/README.md"))?;
+    let example = readme
+        .split_once("```js\n")
+        .and_then(|(_, behind)| behind.split_once("```"))
+        .context("the README has no example")?;
+    check(
+        cmd::command(node)
+            .args(["-e", example.0])
+            .current_dir(&project),
+    )
 }
 
 /// Runs a language's own test runner and reads its closing lines.

@@ -42,6 +42,7 @@ cures! {
     CallOutsVerified
     RepeatsRunOn
     OneEngine
+    HandlerRechecked
     LandingsKnown
     MoveFollowed
     FaultActionEmulated

@@ -175,7 +175,7 @@ fn warm_up() {
 }
 
 /// Blocks or unblocks SIGTRAP for this thread; returns whether it was blocked.
-fn set_trap_blocked(blocked: bool) -> bool {
+pub(super) fn set_trap_blocked(blocked: bool) -> bool {
     let set = guard::SIGTRAP_BIT;
     let mut old = 0_u64;
     let how = u64::from(!blocked);

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::scope::{Budget, ScopeError};
 use crate::trace::{Form, Reasons, Tier, Trace};
-use enter::{enter, leave};
+use enter::{enter, leave, set_trap_blocked};
 use thread::{DEEPEST, Frame, Kind, Thread};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -152,7 +152,7 @@ impl Handle {
     /// # Safety
     /// `function` is a C function that is sound with these arguments and returns.
     pub(crate) unsafe fn call(&self, function: usize, args: &[u64; 6]) -> u64 {
-        match ready(self.thread) {
+        match handled(self.thread).and_then(ready) {
             Some(begin) => {
                 // SAFETY: `begin` points into the state, which is never freed.
                 unsafe { begin.write(function as u64) };
@@ -258,9 +258,27 @@ fn deserted(tid: u32, thread: *mut Thread) -> bool {
 /// As [`ready`]; `None` also where debug registers will tell when to begin.
 #[inline(always)]
 fn armed(thread: *mut Thread) -> Option<*mut u64> {
+    let thread = handled(thread)?;
     // SAFETY: the state of this very thread, which is not armed.
     let waits = callout::waits(unsafe { &mut *thread });
     if waits { None } else { ready(thread) }
+}
+
+/// The thread, if its steps will be handled: code that ran natively may have taken the handler away by a raw system call.
+fn handled(thread: *mut Thread) -> Option<*mut Thread> {
+    if trap::is_ours() || !cure::holds(cure::Cure::HandlerRechecked) {
+        return Some(thread);
+    }
+    // SAFETY: the state of this very thread, which is not armed.
+    let state = unsafe { &mut *thread };
+    if !state.halted && state.frames.iter().any(Option::is_some) {
+        state.halted = true;
+        state.blame(Reasons::UNGUARDED);
+        if state.wish {
+            set_trap_blocked(true);
+        }
+    }
+    None
 }
 
 /// Whether the thread can record; where it puts the address that its first stop must have.

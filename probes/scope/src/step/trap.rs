@@ -103,6 +103,12 @@ pub(super) fn install() -> Result<(), String> {
     })
 }
 
+/// Whether the handler is still there.
+pub(super) fn is_ours() -> bool {
+    let mut now = Action::default();
+    sigaction(None, Some(&mut now)).is_ok() && now.handler == engine::handler()
+}
+
 fn refused(error: i64) -> String {
     format!("SIGTRAP cannot be handled (errno {})", -error)
 }

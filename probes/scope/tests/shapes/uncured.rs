@@ -120,6 +120,10 @@ pub(crate) const ALL: &[(&str, &[&str])] = &[
         "LandingsKnown",
         &["a_jump_back_that_no_slot_shows_is_a_reason"],
     ),
+    (
+        "HandlerRechecked",
+        &["a_scope_behind_a_replaced_handler_is_not_armed"],
+    ),
     ("OneEngine", &["another_engine_is_a_reason_to_skip"]),
     ("EntriesWatched", &["a_callback_into_the_region_is_exact"]),
     (

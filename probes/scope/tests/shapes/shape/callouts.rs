@@ -164,29 +164,6 @@ pub(crate) fn a_callee_that_blocks_sigtrap_is_a_reason() {
     }
 }
 
-extern "C" fn gives_up_sigtrap(_: u64) {
-    unsafe { libc::signal(libc::SIGTRAP, libc::SIG_DFL) };
-}
-
-pub(crate) fn a_callee_that_takes_the_handler_away_does_not_kill() {
-    let (code, at, args) = caller(gives_up_sigtrap as *const (), 3);
-    let trace = scoped(code, at, args);
-    assert!(trace.is_complete(), "{}", trace.reasons);
-    assert_eq!(trace.counted, 5 + 3 * 4 + 4);
-}
-
-pub(crate) fn a_handler_that_is_taken_away_outside_the_region_does_not_kill() {
-    let (code, at, args) = caller(id as *const (), 1);
-    let mut scope = HwTrace::scope_with(&code, quiet());
-    for _ in 0..3 {
-        gives_up_sigtrap(0);
-        Routine { at, len: 0 }.run(args);
-    }
-    let trace = scope.close().unwrap();
-    assert!(trace.is_complete(), "{}", trace.reasons);
-    assert_eq!(trace.counted, 3 * (5 + 4 + 4));
-}
-
 struct Noted<'a>(&'a mut u64);
 
 impl Drop for Noted<'_> {
@@ -372,7 +349,7 @@ pub(crate) fn a_scope_in_a_callee_leaves_the_outer_one_exact() {
     assert_eq!(trace.counted, 5 + 2 * 4 + 4);
 }
 
-extern "C" fn id(value: u64) -> u64 {
+pub(super) extern "C" fn id(value: u64) -> u64 {
     value
 }
 

@@ -4,11 +4,13 @@ mod copies;
 mod flags;
 mod flow;
 mod foreign;
+mod handlers;
 mod landings;
 mod life;
 mod moves;
 mod mutation;
 mod random;
+mod real;
 mod surface;
 
 pub(crate) use callouts::may as may_watch;
@@ -128,8 +130,6 @@ shapes! {
         a_callee_runs_at_full_speed,
         a_callee_may_fork_spawn_and_start_threads,
         a_callee_that_blocks_sigtrap_is_a_reason,
-        a_callee_that_takes_the_handler_away_does_not_kill,
-        a_handler_that_is_taken_away_outside_the_region_does_not_kill,
         an_exception_through_the_region_is_exact,
         an_exception_through_many_frames_is_exact_or_told,
         a_longjmp_back_into_the_region_is_exact,
@@ -137,6 +137,12 @@ shapes! {
         a_callback_into_the_region_is_exact,
         a_scope_in_a_callee_leaves_the_outer_one_exact,
         nothing_is_left_behind_a_thousand_scopes,
+    }
+    handlers {
+        a_callee_that_takes_the_handler_away_does_not_kill,
+        a_handler_that_a_raw_call_replaces_is_a_reason,
+        a_scope_behind_a_replaced_handler_is_not_armed,
+        a_handler_that_is_taken_away_outside_the_region_does_not_kill,
     }
     landings {
         a_longjmp_past_a_function_is_exact_at_any_depth,
@@ -176,6 +182,10 @@ shapes! {
         a_handler_that_repairs_a_fault_is_no_move,
         a_handler_of_a_sent_signal_that_moves_rip_is_a_reason,
         a_handler_of_a_fault_set_in_the_scope_is_the_programs,
+    }
+    real {
+        a_parser_of_json_is_complete_and_parses,
+        a_pool_of_threads_is_not_followed_and_works,
     }
     random {
         a_path_is_decoded_from_its_packets,
