@@ -153,6 +153,13 @@ fn seeds() -> Result<()> {
             .args(["--example", "fuzz_seeds", "--"])
             .arg(&corpus),
     )?;
+    let example = ["run", "--locked", "--quiet", "--package", "scalpel-scope"];
+    cmd::run(
+        cmd::cargo()
+            .args(example)
+            .args(["--example", "scope_seeds", "--"])
+            .arg(&corpus),
+    )?;
     let elf = corpus.join("elf");
     fs::create_dir_all(&elf)?;
     let kinds: [(&str, &[&str]); 4] = [

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::counts::Counts;
-use super::steps::check;
+use super::steps::{check, tests};
 use crate::probes::interpreters::{self, Interpreter};
 use crate::probes::node::{newest_enough, runtime};
 use crate::probes::python::tool;
@@ -28,6 +28,9 @@ const ALL: [&str; 4] = [
     "test_life.py",
     "test_real.py",
 ];
+
+/// Knows x86-64 and shares no code with the engine.
+const EMULATOR: &str = "unicorn==2.1.4";
 
 /// A Node.js that has `using`.
 const NEWER_NODE: &str = "24";
@@ -158,7 +161,25 @@ fn python(yes: bool) -> Result<Counts> {
     if oldest != newest {
         counts += under(oldest, &wheel, ALL.get(..2).unwrap_or_default())?;
     }
+    counts += emulated(newest)?;
     Ok(counts)
+}
+
+/// The corpus that bindings replay, replayed by an emulator.
+fn emulated(interpreter: &Interpreter) -> Result<Counts> {
+    cmd::print("--- the corpus, emulated");
+    let program = home(&interpreter.tag())?.join("bin/python");
+    cmd::run(
+        cmd::command(&program)
+            .args(["-m", "pip", "--quiet", "--disable-pip-version-check"])
+            .args(["install", EMULATOR]),
+    )?;
+    let corpus = cmd::root().join("probes/scope/corpus");
+    tests(
+        cmd::command(&program)
+            .arg(corpus.join("emulated.py"))
+            .arg(corpus.join("routines.json")),
+    )
 }
 
 fn under(interpreter: &Interpreter, wheel: &Path, only: &[&str]) -> Result<Counts> {

@@ -22,6 +22,7 @@ mod mutation;
 mod mutations;
 #[path = "../shapes/packets.rs"]
 mod packets;
+mod perf_file;
 #[path = "../shapes/programs.rs"]
 mod programs;
 mod round_trips;
