@@ -8,7 +8,7 @@ use super::counts::Counts;
 use super::steps::{check, tests};
 use crate::cmd;
 use crate::probes::interpreters::Interpreter;
-use crate::probes::{self, environment, newest, python};
+use crate::probes::{self, environment, newest, node, python};
 
 const HOME: &str = "probes/python";
 
@@ -38,6 +38,9 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
         )?;
     }
     let collector = python::collector()?;
+    // What holds for a Python program under `record` holds for one of Node.js.
+    node::build()?;
+    let node = node::newest_enough()?;
     let real = environment::ensure()?;
     for interpreter in &interpreters {
         cmd::print(&format!("--- {}", interpreter.program.display()));
@@ -45,6 +48,7 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
         if interpreter == newest_found {
             command.env("SCALPEL_TEST_RECORDER", recorder()?);
         }
+        command.env("SCALPEL_TEST_NODE", &node);
         if let Some(real) = real
             .as_ref()
             .filter(|real| real.interpreter == *interpreter)

@@ -1,0 +1,118 @@
+"""Blind spots, of Python and of Node.js: for each that a probe declares a program whose function runs unseen there.
+
+The report names the spot, and never says of such a function that it did not run.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import unittest
+
+from support import MONITORING, PROBES, PYTHON, VERSION, ProbeTest, environment
+
+RECORDER = os.environ.get("SCALPEL_TEST_RECORDER", "")
+NODE = os.environ.get("SCALPEL_TEST_NODE") or shutil.which("node") or ""
+EXTENSION = os.path.join(PROBES, "python", "cp%d%d" % VERSION[:2])
+INTERPRETERS = "_interpreters" if VERSION >= (3, 13) else "_xxsubinterpreters"
+
+# Part of the declared spot, what runs unseen, the program (which also calls `seen`), and flags.
+PYTHON_SPOTS = [
+    ("comprehensions", "<listcomp>", "[number for number in range(9)]", []),
+    ("functions of C extensions", "sleep", "import time; time.sleep(0)", []),
+    ("operators and other C code", "index", "[1, 2, 3].index(2) + len('x' * 3)", []),
+    (
+        "code that ran before the probe started",
+        "early",
+        "def early(): pass\nearly()\nimport sys; sys.path.insert(0, %r)\n"
+        "import scalpel_probe; scalpel_probe.start()" % EXTENSION,
+        ["-S"],
+    ),
+    (
+        "subinterpreters",
+        "inner",
+        "import %s as i\nother = i.create()\ni.run_string(other, 'def inner(): pass\\ninner()')"
+        % INTERPRETERS,
+        [],
+    ),
+]
+
+NODE_SPOTS = [
+    ("code of Node.js itself", "map", "[1].map((number) => number);", "app.js"),
+    ("eval, new Function", "made", "eval('function made() {} made()');", "app.js"),
+    ("initializers of class fields", "field", "class A { field = 1; } new A();", "app.js"),
+    ("top level of ECMAScript modules", "app.mjs", "export const x = 1;", "app.mjs"),
+    (
+        "children and workers that are started without NODE_OPTIONS",
+        "inChild",
+        "require('child_process').execFileSync(process.execPath,"
+        " ['-e', 'function inChild() {} inChild()'], { env: {} });",
+        "app.js",
+    ),
+]
+
+
+@unittest.skipUnless(RECORDER, "$SCALPEL_TEST_RECORDER names no scalpel-ebpf")
+class Unseen(ProbeTest):
+    """What the probes say that they cannot see."""
+
+    def report(self, command):
+        """Record a program that must end well; the report."""
+        genome = os.path.join(self.folder, "run.genome")
+        ran = subprocess.run(
+            [RECORDER, "record", "--no-kernel", "-o", genome, "--", *command],
+            env=environment(False, SCALPEL_PROBES=PROBES),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        told = subprocess.run(
+            [RECORDER, "report", genome, "--json"], capture_output=True, text=True, timeout=60
+        )
+        self.assertEqual(told.returncode, 0, told.stderr)
+        return json.loads(told.stdout)
+
+    def check(self, report, probe, spot, name):
+        """The spot is named; what ran there is not in the report, or at least is not said not to have run."""
+        declared = [text for text in report["blind_spots"] if text.startswith(probe + ": ")]
+        self.assertTrue([text for text in declared if spot in text], (spot, declared))
+        rows = {f["name"]: f for f in report["functions"]}
+        self.assertEqual(rows["seen"]["calls"], 1)
+        unseen = [f for f in report["functions"] if f["name"] == name]
+        self.assertTrue(all(f["state"] != "never-ran" and not f["calls"] for f in unseen), unseen)
+        return declared
+
+    def test_of_python(self):
+        declared = []
+        for spot, name, text, flags in PYTHON_SPOTS:
+            with self.subTest(spot):
+                program = self.program(text + "\ndef seen(): pass\nseen()\n")
+                report = self.report([PYTHON, *flags, program])
+                declared = self.check(report, "python", spot, name)
+        spots = [spot for spot, *_ in PYTHON_SPOTS]
+        for text in declared:
+            # What was left out is a choice, and a generator's end is no function.
+            known = any(part in text for part in [*spots, "were left out", "closing a generator"])
+            if MONITORING:
+                self.assertTrue(known, "no program shows: " + text)
+
+    @unittest.skipUnless(
+        os.path.isdir(os.path.join(PROBES, "node")) and NODE, "no probe of Node.js"
+    )
+    def test_of_node(self):
+        declared = []
+        for spot, name, text, file in NODE_SPOTS:
+            with self.subTest(spot):
+                program = self.program(text + "\nfunction seen() {}\nseen();\n", file)
+                declared = self.check(self.report([NODE, program]), "node", spot, name)
+        spots = [spot for spot, *_ in NODE_SPOTS]
+        for text in declared:
+            # A program that was frozen before any preload is made by a newer Node.js alone.
+            known = [*spots, "were left out", "code that ran before this preload"]
+            self.assertTrue(any(part in text for part in known), "no program shows: " + text)
+
+
+if __name__ == "__main__":
+    unittest.main()
