@@ -32,6 +32,7 @@ pub mod session;
 pub mod sink;
 pub mod source;
 pub mod stack;
+pub mod static_;
 pub mod survey;
 pub mod symbol;
 pub mod target;

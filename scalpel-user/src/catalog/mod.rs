@@ -8,6 +8,8 @@ mod builder;
 mod place;
 mod words;
 
+use rustc_hash::FxHashMap;
+
 use crate::function::Language;
 
 pub use builder::Builder;
@@ -53,6 +55,15 @@ pub struct Catalog {
     pub edges: Vec<Edge>,
     /// What could not be read or told.
     pub gaps: Vec<Gap>,
+}
+
+/// What exists, with what the next build needs to know of files that did not change.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// What exists.
+    pub catalog: Catalog,
+    /// By file: the version of what follows, and the facts of its text.
+    pub facts: FxHashMap<FileId, (u32, Vec<u8>)>,
 }
 
 /// A source file or an executable.

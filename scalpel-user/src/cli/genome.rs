@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 
+use super::build::BuildArgs;
 use super::overlay::{CheckArgs, DiffArgs, MergeArgs, QueryArgs, ShowArgs};
 
 /// `genome`.
@@ -16,6 +17,8 @@ pub struct GenomeArgs {
 /// The commands of `genome`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum GenomeCommand {
+    /// Find what exists in source trees and executables: functions, and the calls that text or code prove.
+    Build(BuildArgs),
     /// Lay what ran over what exists: match rates, states, calls that only one side knows.
     Show(ShowArgs),
     /// Put the recordings of several files, and what exists, into one.

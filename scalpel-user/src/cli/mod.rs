@@ -2,6 +2,7 @@
 //!
 //! Must not know what anything means: defaults that depend on other flags are decided in `plan`.
 
+mod build;
 mod doctor;
 mod export;
 mod genome;
@@ -19,6 +20,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::output::When;
 
+pub use build::BuildArgs;
 pub use doctor::DoctorArgs;
 pub use export::{ExportArgs, FormatArg, WeightArg};
 pub use genome::{GenomeArgs, GenomeCommand};
@@ -221,6 +223,10 @@ mod tests {
                 render(Cli::command(), &["genome", name])
             );
         }
+        text += &format!(
+            "\n=== genome build ===\n{}",
+            render(Cli::command(), &["genome", "build"])
+        );
         text += &format!(
             "\n=== scope decode ===\n{}",
             render(Cli::command(), &["scope", "decode"])

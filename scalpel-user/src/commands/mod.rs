@@ -25,6 +25,7 @@ pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
         Plan::Record(plan) => record::run(*plan, output),
         Plan::Scope(plan) => scope::run(&plan, output),
         Plan::Overlay(plan) => genome::run(&plan, output),
+        Plan::Build(plan) => genome::build::run(&plan, output),
         Plan::Guardian => crate::scope::be_the_guardian(),
         Plan::Report(plan) => report::run(&plan, output),
         Plan::Export(plan) => export::run(&plan, output),

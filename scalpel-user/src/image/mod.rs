@@ -5,6 +5,7 @@
 //! facts it is given, and never panics on foreign bytes. What it cannot prove it refuses, with the reason.
 
 mod bits;
+mod calls;
 mod closure;
 mod debug_files;
 mod dynamic;
@@ -31,6 +32,7 @@ mod unwind;
 use std::fmt;
 use std::sync::OnceLock;
 
+pub use calls::{CallKind, DirectCall, Target};
 pub use debug_files::{DebugFiles, NoDebugFiles};
 pub use elf::ImageKind;
 pub use error::ImageError;

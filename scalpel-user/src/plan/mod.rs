@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use clap_complete::Shell;
 
 use crate::cli::{
-    ByArg, Cli, ColorArg, Command, GenomeCommand, ListArgs, ListKind, ReplayArgs, ReportArgs,
-    SortArg, TreeArg,
+    BuildArgs, ByArg, Cli, ColorArg, Command, GenomeCommand, ListArgs, ListKind, ReplayArgs,
+    ReportArgs, SortArg, TreeArg,
 };
 use crate::event::{Pid, Tid};
 
@@ -43,6 +43,8 @@ pub enum Plan {
     Scope(ScopePlan),
     /// Lay what ran over what exists, and compare.
     Overlay(OverlayPlan),
+    /// Find what exists.
+    Build(BuildPlan),
     /// Be the guardian of another `scope`.
     Guardian,
     /// List.
@@ -99,6 +101,17 @@ pub struct ReportPlan {
     pub limit: Option<usize>,
     /// Write a page here instead.
     pub html: Option<PathBuf>,
+}
+
+/// `genome build`, decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildPlan {
+    /// Folders of sources.
+    pub sources: Vec<PathBuf>,
+    /// Executables.
+    pub executables: Vec<PathBuf>,
+    /// File to write.
+    pub output: PathBuf,
 }
 
 /// `replay`, decided.
@@ -193,7 +206,7 @@ pub fn plan(cli: Cli) -> Result<(Plan, Voice), PlanError> {
         Command::Replay(args) => Plan::Replay(replay(args)?),
         Command::Scope(args) => Plan::Scope(scope::plan(*args)?),
         Command::Cover(args) => Plan::Overlay(OverlayPlan::Cover(overlay::lay(args.overlay))),
-        Command::Genome(args) => Plan::Overlay(genome(args.command)?),
+        Command::Genome(args) => genome(args.command)?,
         Command::Guardian => Plan::Guardian,
         Command::List(args) => Plan::List(list(args)?),
         Command::Doctor(args) => Plan::Doctor {
@@ -228,14 +241,23 @@ fn report(args: ReportArgs) -> Result<ReportPlan, PlanError> {
     })
 }
 
-fn genome(command: GenomeCommand) -> Result<OverlayPlan, PlanError> {
-    Ok(match command {
+fn genome(command: GenomeCommand) -> Result<Plan, PlanError> {
+    Ok(Plan::Overlay(match command {
+        GenomeCommand::Build(args) => return Ok(Plan::Build(build(args))),
         GenomeCommand::Show(args) => OverlayPlan::Show(overlay::lay(args.overlay)),
         GenomeCommand::Check(args) => overlay::check(args)?,
         GenomeCommand::Merge(args) => overlay::merge(args),
         GenomeCommand::Diff(args) => overlay::diff(args),
         GenomeCommand::Query(args) => overlay::query(args),
-    })
+    }))
+}
+
+fn build(args: BuildArgs) -> BuildPlan {
+    BuildPlan {
+        sources: args.src,
+        executables: args.exe,
+        output: args.output,
+    }
 }
 
 fn replay(args: ReplayArgs) -> Result<ReplayPlan, PlanError> {

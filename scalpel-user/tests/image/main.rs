@@ -9,6 +9,7 @@
 
 mod build;
 mod damage;
+mod exists;
 mod exits;
 mod files;
 mod sites;

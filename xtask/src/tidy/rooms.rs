@@ -28,6 +28,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("maps", &[]),
     ("matching", &["genome", "maps"]),
     ("genome", &[]),
+    ("static_", &["image"]),
     ("doubt", &["genome"]),
     ("report", &["genome", "doubt"]),
     ("sink", &["genome", "doubt", "report"]),

@@ -1,5 +1,6 @@
 //! `genome` and `cover`: one file a command.
 
+pub(super) mod build;
 pub(super) mod check;
 pub(super) mod cover;
 pub(super) mod diff;

@@ -54,6 +54,12 @@ pub enum GenomeError {
         /// What it looks like.
         found: &'static str,
     },
+    /// The output holds a recording, which a build of what exists would replace.
+    #[error("{} holds a recording: choose another output with -o FILE, then merge both", path.display())]
+    IsRecording {
+        /// The output.
+        path: PathBuf,
+    },
     /// The file was written by a newer scalpel.
     #[error("{} has genome schema {found}, this scalpel reads up to {known}: use a newer scalpel", path.display())]
     NewerSchema {

@@ -19,7 +19,7 @@ use std::path::Path;
 
 use super::Genome;
 use super::merge::Merged;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Kept};
 use write::Rows;
 
 impl Genome {
@@ -83,6 +83,30 @@ impl Catalog {
     /// As [`Genome::read`].
     pub fn read(path: &Path) -> Result<Self, GenomeError> {
         read::read_catalog(path)
+    }
+}
+
+impl Kept {
+    /// Writes what exists with what the next build needs, as [`Catalog::write`] writes.
+    ///
+    /// # Errors
+    /// As [`Genome::write`].
+    pub fn write(&self, path: &Path) -> Result<(), GenomeError> {
+        let aside = aside::Aside::create(path)?;
+        write::write_kept(self, aside.path()).map_err(|source| {
+            GenomeError::writing(path, source, write::needed_for(&self.catalog))
+        })?;
+        aside.publish()
+    }
+
+    /// Reads what an earlier build kept.
+    ///
+    /// # Errors
+    /// As [`Genome::read`], and [`GenomeError::IsRecording`] for a file that holds more than that.
+    pub fn read(path: &Path) -> Result<Self, GenomeError> {
+        read::read_kept(path)?.ok_or_else(|| GenomeError::IsRecording {
+            path: path.to_owned(),
+        })
     }
 }
 

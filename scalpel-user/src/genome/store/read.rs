@@ -13,7 +13,7 @@ use super::budget::Budget;
 use super::header::Head;
 use super::rows::{self, func, maybe_func, maybe_unsigned, unsigned};
 use super::{GenomeError, exists, header, schema};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Kept};
 use crate::event::{FuncId, MonoTime, Pid, Tid};
 use crate::function::FunctionTable;
 use crate::genome::merge::Merged;
@@ -48,6 +48,21 @@ pub(super) fn read(path: &Path) -> Result<Merged, GenomeError> {
 /// Reads what exists from the file at `path`, which may have no recording.
 pub(super) fn read_catalog(path: &Path) -> Result<Catalog, GenomeError> {
     with_tables(path, |mut tables| tables.catalog())
+}
+
+/// Reads what exists with what the next build needs; `None` if there is a recording too.
+pub(super) fn read_kept(path: &Path) -> Result<Option<Kept>, GenomeError> {
+    with_tables(path, |mut tables| {
+        let runs: i64 = tables
+            .db
+            .query_row("SELECT count(*) FROM runs", [], |row| row.get(0))?;
+        if runs > 0 {
+            return Ok(None);
+        }
+        let catalog = tables.catalog()?;
+        let facts = exists::read_facts(&mut tables, &catalog)?;
+        Ok(Some(Kept { catalog, facts }))
+    })
 }
 
 fn with_tables<T>(
@@ -146,6 +161,14 @@ impl Tables<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is a table of exactly that text.
+    pub(super) fn has_table(&self, name: &str, text: &str) -> Checked<bool> {
+        let mut query = self.db.prepare(
+            "SELECT 1 FROM sqlite_schema WHERE name = ?1 AND type = 'table' AND sql = ?2",
+        )?;
+        Ok(query.exists([name, text])?)
     }
 
     /// Calls `each` with every row of `table`, in the order of its key.

@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, Statement, params, params_from_iter};
 
 use super::{exists, schema};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Kept};
 use crate::event::FuncId;
 use crate::function::{FunctionInfo, FunctionTable, UnknownReason};
 use crate::genome::merge::Merged;
@@ -76,6 +76,14 @@ pub(super) fn write(genome: &Rows<'_>, path: &Path, max_pages: Option<u32>) -> S
 /// Fills the empty file at `path` with what exists, and no recording.
 pub(super) fn write_catalog(catalog: &Catalog, path: &Path) -> Sqlite<()> {
     fill(path, None, |db| exists::write(catalog, db))
+}
+
+/// The same with what the next build needs.
+pub(super) fn write_kept(kept: &Kept, path: &Path) -> Sqlite<()> {
+    fill(path, None, |db| {
+        exists::write(&kept.catalog, db)?;
+        exists::write_facts(kept, db)
+    })
 }
 
 fn fill(

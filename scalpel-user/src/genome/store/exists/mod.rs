@@ -4,8 +4,8 @@ mod read;
 pub(super) mod schema;
 mod write;
 
-pub(super) use read::read;
-pub(super) use write::write;
+pub(super) use read::{read, read_facts};
+pub(super) use write::{write, write_facts};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Reads a catalog from a file that may come from anybody: every number is checked where it is read.
 
 use rusqlite::Row;
+use rustc_hash::FxHashMap;
 
 use super::super::read::{Checked, Tables, damaged};
 use super::super::rows::unsigned;
@@ -32,6 +33,24 @@ pub(in crate::genome::store) fn read(tables: &mut Tables<'_>) -> Checked<Catalog
         Ok(())
     })?;
     Ok(catalog)
+}
+
+/// What the next build needs of each file; nothing where there is no such table.
+pub(in crate::genome::store) fn read_facts(
+    tables: &mut Tables<'_>,
+    catalog: &Catalog,
+) -> Checked<FxHashMap<FileId, (u32, Vec<u8>)>> {
+    let mut facts = FxHashMap::default();
+    if !tables.has_table("static_facts", schema::FACTS)? {
+        return Ok(facts);
+    }
+    let files = catalog.files.len();
+    tables.rows("static_facts", |row| {
+        let file = FileId(number(row, 0, files, "a file")?);
+        facts.insert(file, (row.get(1)?, row.get(2)?));
+        Ok(())
+    })?;
+    Ok(facts)
 }
 
 fn read_files(tables: &mut Tables<'_>, catalog: &mut Catalog) -> Checked<()> {

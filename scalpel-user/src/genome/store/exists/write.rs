@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 
 use super::super::write::{Sqlite, insert, int};
 use super::schema;
-use crate::catalog::{Catalog, DefId, Definition, RootId};
+use crate::catalog::{Catalog, DefId, Definition, Kept, RootId};
 use crate::function::Language;
 
 /// Fills the tables of what exists.
@@ -78,6 +78,17 @@ fn write_native(catalog: &Catalog, db: &Connection) -> Sqlite<()> {
                 native.found_by.word(),
             ])?;
         }
+    }
+    Ok(())
+}
+
+/// What the next build needs of each file.
+pub(in crate::genome::store) fn write_facts(kept: &Kept, db: &Connection) -> Sqlite<()> {
+    let mut row = insert(db, "static_facts", 3)?;
+    let mut order: Vec<_> = kept.facts.iter().collect();
+    order.sort_unstable_by_key(|(file, _)| **file);
+    for (file, (version, facts)) in order {
+        row.execute((file.0, version, facts))?;
     }
     Ok(())
 }

@@ -1,0 +1,410 @@
+//! Reads source trees: all files that version control would keep, in parallel, each text once.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use ignore::{DirEntry, WalkBuilder};
+use rustc_hash::FxHashMap;
+use sha2::{Digest, Sha256};
+
+use super::dialect::{self, Dialect};
+use super::facts::{self, Facts, Found, Parsed};
+use super::link::{self, ModuleFiles, Unit};
+use super::native::{self, NativeError};
+use super::walk;
+use crate::catalog::{
+    Builder, Catalog, DefId, Definition, File, FileId, Gap, GapKind, Kept, Kind, RootId, hash,
+};
+
+/// Largest file that is parsed: a syntax tree takes about 25 times its text.
+const MOST_BYTES: u64 = 10 << 20;
+/// Above this size files are parsed one at a time, whatever the number of processors.
+const LARGE: u64 = 1 << 20;
+
+/// What was built.
+#[derive(Debug, Default)]
+pub struct Built {
+    /// What exists, and what the next build needs to know.
+    pub kept: Kept,
+    /// Files that were not parsed, because they are as they were.
+    pub reused: usize,
+}
+
+/// A file that was looked at.
+struct Read {
+    root: RootId,
+    path: String,
+    dialect: &'static Dialect,
+    content: [u8; 32],
+    text_hash: u64,
+    bytes: u64,
+    parsed: Parsed,
+    reused: bool,
+}
+
+/// Reads all files below `roots`, and the executables. What `before` knows of an unchanged source is not parsed again.
+///
+/// # Errors
+/// [`NativeError`] for an executable that cannot be read; whatever a folder holds is read or told as a gap.
+pub fn build(
+    roots: &[PathBuf],
+    executables: &[PathBuf],
+    before: &Kept,
+) -> Result<Built, NativeError> {
+    let mut catalog = Builder::new();
+    let mut files = Vec::new();
+    let mut skipped = Vec::new();
+    let mut modules = ModuleFiles::default();
+    for root in roots {
+        let id = catalog.root(root.to_string_lossy());
+        list(root, id, &mut files, &mut skipped, &mut modules);
+    }
+    let known = known(before);
+    let read = read_all(&files, roots, &known, before);
+    for gap in skipped {
+        catalog.gap(gap);
+    }
+    put_together(catalog, read, &modules, executables)
+}
+
+/// A file to read.
+struct Listed {
+    root: RootId,
+    path: PathBuf,
+    dialect: &'static Dialect,
+    bytes: u64,
+}
+
+fn list(
+    root: &Path,
+    id: RootId,
+    files: &mut Vec<Listed>,
+    skipped: &mut Vec<Gap>,
+    modules: &mut ModuleFiles,
+) {
+    let walk = WalkBuilder::new(root)
+        .require_git(false)
+        .sort_by_file_name(std::ffi::OsStr::cmp)
+        .filter_entry(|entry| entry.depth() == 0 || !is_foreign(entry))
+        .build();
+    for entry in walk {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                skipped.push(gap(None, GapKind::Unreadable, &error.to_string()));
+                continue;
+            }
+        };
+        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+            continue;
+        }
+        if entry.file_name() == "go.mod" {
+            note_module(root, id, entry.path(), modules);
+        }
+        if let Some(dialect) = dialect::of_path(entry.path()) {
+            let bytes = entry.metadata().map_or(0, |metadata| metadata.len());
+            files.push(Listed {
+                root: id,
+                path: entry.into_path(),
+                dialect,
+                bytes,
+            });
+        }
+    }
+}
+
+/// Folders that hold what others wrote or what was made, whether a `.gitignore` says so or not.
+fn is_foreign(entry: &DirEntry) -> bool {
+    let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+    is_folder
+        && (entry.file_name() == "node_modules"
+            || ["CACHEDIR.TAG", "pyvenv.cfg"]
+                .iter()
+                .any(|mark| entry.path().join(mark).exists()))
+}
+
+/// `module` of a `go.mod`.
+fn note_module(root: &Path, id: RootId, path: &Path, modules: &mut ModuleFiles) {
+    let folder = path
+        .parent()
+        .and_then(|folder| folder.strip_prefix(root).ok());
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let name = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("module "));
+    if let (Some(folder), Some(name)) = (folder, name) {
+        let name = name.trim().trim_matches('"').to_owned();
+        modules.insert((id.0, folder.to_string_lossy().into_owned()), name);
+    }
+}
+
+type Known = FxHashMap<[u8; 32], Vec<FileId>>;
+
+fn known(before: &Kept) -> Known {
+    let mut known = Known::default();
+    for (id, file) in before.catalog.numbered_files() {
+        known.entry(file.content).or_default().push(id);
+    }
+    known
+}
+
+/// Reads files on all processors; the result is in their order.
+fn read_all(files: &[Listed], roots: &[PathBuf], known: &Known, before: &Kept) -> Vec<Read> {
+    let next = AtomicUsize::new(0);
+    let large = Mutex::new(());
+    let found: Mutex<BTreeMap<usize, Read>> = Mutex::new(BTreeMap::new());
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let definitions = by_file(&before.catalog);
+    let work = || {
+        while let Some((at, file)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            files.get(at).map(|file| (at, file))
+        } {
+            let one_at_a_time = (file.bytes > LARGE).then(|| large.lock());
+            let read = read(file, roots, known, before, &definitions);
+            drop(one_at_a_time);
+            found
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(at, read);
+        }
+    };
+    std::thread::scope(|threads| {
+        for _ in 0..workers.min(files.len()) {
+            threads.spawn(work);
+        }
+    });
+    found
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .into_values()
+        .collect()
+}
+
+/// The definitions of each file of a catalog, as a stretch.
+fn by_file(catalog: &Catalog) -> FxHashMap<FileId, std::ops::Range<usize>> {
+    let mut stretches: FxHashMap<FileId, std::ops::Range<usize>> = FxHashMap::default();
+    for (at, definition) in catalog.definitions.iter().enumerate() {
+        let stretch = stretches.entry(definition.file).or_insert(at..at);
+        stretch.end = at + 1;
+    }
+    stretches
+}
+
+fn read(
+    file: &Listed,
+    roots: &[PathBuf],
+    known: &Known,
+    before: &Kept,
+    definitions: &FxHashMap<FileId, std::ops::Range<usize>>,
+) -> Read {
+    let root = roots.get(file.root.index());
+    let relative = root
+        .and_then(|root| file.path.strip_prefix(root).ok())
+        .unwrap_or(&file.path);
+    let mut read = Read {
+        root: file.root,
+        path: relative.to_string_lossy().into_owned(),
+        dialect: file.dialect,
+        content: [0; 32],
+        text_hash: 0,
+        bytes: file.bytes,
+        parsed: Parsed::default(),
+        reused: false,
+    };
+    if file.bytes > MOST_BYTES {
+        let detail = format!(
+            "{} MiB, parsed up to {} MiB",
+            file.bytes >> 20,
+            MOST_BYTES >> 20
+        );
+        read.parsed.gaps.push(gap(None, GapKind::TooLarge, &detail));
+        return read;
+    }
+    let bytes = match fs::read(&file.path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            read.parsed
+                .gaps
+                .push(gap(None, GapKind::Unreadable, &error.to_string()));
+            return read;
+        }
+    };
+    read.bytes = bytes.len() as u64;
+    read.content = Sha256::digest(&bytes).into();
+    read.text_hash = hash(&bytes);
+    let old = known.get(&read.content).into_iter().flatten();
+    if let Some(parsed) = old
+        .copied()
+        .find_map(|old| reuse(&read, old, before, definitions))
+    {
+        (read.parsed, read.reused) = (parsed, true);
+        return read;
+    }
+    parse(&mut read, bytes);
+    read
+}
+
+fn parse(read: &mut Read, bytes: Vec<u8>) {
+    let Ok(text) = String::from_utf8(bytes) else {
+        read.parsed.gaps.push(gap(None, GapKind::NotUtf8, ""));
+        return;
+    };
+    if Path::new(&read.path)
+        .extension()
+        .is_some_and(|end| end == "h")
+    {
+        read.dialect = dialect::of_header(&text);
+    }
+    match walk::parse(&text, read.dialect) {
+        Ok(parsed) => read.parsed = parsed,
+        Err(kind) => read.parsed.gaps.push(gap(None, kind, "")),
+    }
+}
+
+/// What an earlier build found in the same bytes, under a name of the same language.
+fn reuse(
+    read: &Read,
+    old: FileId,
+    before: &Kept,
+    definitions: &FxHashMap<FileId, std::ops::Range<usize>>,
+) -> Option<Parsed> {
+    let file = before.catalog.file(old)?;
+    let (version, facts) = before.facts.get(&old)?;
+    let same_end = Path::new(&file.path).extension() == Path::new(&read.path).extension();
+    if *version != facts::FACTS_VERSION || !same_end {
+        return None;
+    }
+    let range = definitions.get(&old).cloned().unwrap_or_default();
+    let first = range.start as u32;
+    let rows = before.catalog.definitions.get(range)?;
+    let gaps = before
+        .catalog
+        .gaps
+        .iter()
+        .filter(|gap| gap.file == Some(old))
+        .cloned();
+    Some(Parsed {
+        definitions: rows
+            .iter()
+            .map(|row| found(row, first))
+            .collect::<Option<_>>()?,
+        gaps: gaps.collect(),
+        lines: file.lines,
+        facts: postcard::from_bytes::<Facts>(facts).ok()?,
+    })
+}
+
+fn found(row: &Definition, first: u32) -> Option<Found> {
+    let parent = match row.parent {
+        Some(parent) => Some(parent.0.checked_sub(first)?),
+        None => None,
+    };
+    Some(Found {
+        parent,
+        kind: row.kind,
+        name: row.name.clone(),
+        qualified: row.qualified.clone(),
+        flags: row.flags,
+        body_hash: row.body_hash,
+        span: row.span,
+    })
+}
+
+fn gap(file: Option<FileId>, kind: GapKind, detail: &str) -> Gap {
+    Gap {
+        file,
+        kind,
+        line: 0,
+        count: 1,
+        detail: detail.to_owned(),
+    }
+}
+
+fn put_together(
+    mut catalog: Builder,
+    read: Vec<Read>,
+    modules: &ModuleFiles,
+    executables: &[PathBuf],
+) -> Result<Built, NativeError> {
+    let mut built = Built::default();
+    let mut bases = Vec::with_capacity(read.len());
+    for file in &read {
+        let (id, base) = add(&mut catalog, file);
+        bases.push(base);
+        built.reused += usize::from(file.reused);
+        if let Ok(facts) = postcard::to_stdvec(&file.parsed.facts) {
+            built.kept.facts.insert(id, (facts::FACTS_VERSION, facts));
+        }
+    }
+    let units: Vec<Unit<'_>> = read
+        .iter()
+        .zip(&bases)
+        .map(|(file, &base)| Unit {
+            path: &file.path,
+            root: file.root.0,
+            dialect: file.dialect,
+            facts: &file.parsed.facts,
+            base,
+            kinds: file
+                .parsed
+                .definitions
+                .iter()
+                .map(|found| found.kind)
+                .collect::<Vec<Kind>>(),
+        })
+        .collect();
+    let linked = link::link(&units, modules);
+    for (file, &(calls, resolved)) in (0u32..).map(FileId).zip(&linked.counts) {
+        catalog.counts(file, calls, resolved);
+    }
+    for edge in linked.edges {
+        catalog.edge(edge);
+    }
+    for executable in executables {
+        native::add(executable, &mut catalog)?;
+    }
+    built.kept.catalog = catalog.finish();
+    Ok(built)
+}
+
+/// A file's rows; gives the number of its first definition.
+fn add(catalog: &mut Builder, read: &Read) -> (FileId, u32) {
+    let id = catalog.file(File {
+        root: Some(read.root),
+        path: read.path.clone(),
+        language: read.dialect.language,
+        content: read.content,
+        text_hash: read.text_hash,
+        build_id: String::new(),
+        bytes: read.bytes,
+        lines: read.parsed.lines,
+        calls: 0,
+        resolved: 0,
+    });
+    let base = catalog.next().0;
+    for found in &read.parsed.definitions {
+        catalog.definition(Definition {
+            file: id,
+            parent: found.parent.map(|parent| DefId(base + parent)),
+            kind: found.kind,
+            name: found.name.clone(),
+            qualified: found.qualified.clone(),
+            ordinal: 0,
+            flags: found.flags,
+            body_hash: found.body_hash,
+            span: found.span,
+            native: None,
+        });
+    }
+    for gap in &read.parsed.gaps {
+        catalog.gap(Gap {
+            file: Some(id),
+            ..gap.clone()
+        });
+    }
+    (id, base)
+}
