@@ -73,7 +73,7 @@ pub enum FormatArg {
     Chrome,
     /// Perfetto's trace. *.pftrace, *.perfetto-trace
     Perfetto,
-    /// callgrind: KCachegrind, `callgrind_annotate`. callgrind.out*, *.callgrind
+    /// callgrind: `callgrind_annotate` and viewers of its files. callgrind.out*, *.callgrind
     Callgrind,
     /// Graphviz. *.dot, *.gv
     Dot,

@@ -149,22 +149,22 @@ impl Live {
         self.take(Input::Symbols(symbols));
     }
 
-    /// Source lines of the probed functions that ran.
+    /// Source lines of the probed functions: of those that never ran too, for coverage tells where they stand.
     fn find_lines(&mut self) {
-        let Some(tracer) = &self.tracer else {
+        if self.tracer.is_none() {
             return;
+        }
+        let without = |(_, info): &(FuncId, &Arc<FunctionInfo>)| {
+            info.file.is_none() && info.exit != ExitStrategy::None
         };
-        let without = |(id, info): &(FuncId, &Arc<FunctionInfo>)| {
-            info.file.is_none() && info.exit != ExitStrategy::None && tracer.hits_of(*id) > 0
-        };
-        let ran: Vec<(FuncId, FunctionInfo)> = self
+        let probed: Vec<(FuncId, FunctionInfo)> = self
             .session
             .functions()
             .iter()
             .filter(without)
             .map(|(id, info)| (id, (**info).clone()))
             .collect();
-        for (id, info) in ran {
+        for (id, info) in probed {
             if let Some((file, line)) = self.names.line(&info) {
                 self.take(Input::Function(
                     id,

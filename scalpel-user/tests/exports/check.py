@@ -185,14 +185,28 @@ def dom(chromium, port, name, folder):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
 
 
+def adds_up(contexts):
+    """Self and children are total, on every node of the tree."""
+    for times in ("wall", "cpu"):
+        sums = {context["id"]: context[f"self_{times}_ns"] or 0 for context in contexts}
+        for context in contexts:
+            if context["id"] != 0:
+                sums[context["parent"]] += context[f"total_{times}_ns"] or 0
+        for context in contexts:
+            if context["id"] != 0:
+                same(context[f"total_{times}_ns"] or 0, sums[context["id"]])
+
+
 def ndjson(file, report, schema):
-    """Each line by the published schema; sums by DuckDB."""
+    """Each line by the published schema; sums by DuckDB; self and children are total."""
     import duckdb
     import jsonschema
 
     validator = jsonschema.Draft202012Validator(json.loads(pathlib.Path(schema).read_text()))
-    for line in pathlib.Path(file).read_text().splitlines():
-        validator.validate(json.loads(line))
+    records = [json.loads(line) for line in pathlib.Path(file).read_text().splitlines()]
+    for record in records:
+        validator.validate(record)
+    adds_up([record for record in records if record["record"] == "context"])
     rows = duckdb.sql(
         f"SELECT record, sum(calls) FROM read_json('{file}', format='newline_delimited', union_by_name=true) "
         "WHERE record IN ('function', 'context') GROUP BY record"

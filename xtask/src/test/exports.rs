@@ -42,18 +42,18 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
     let folder = folder()?;
     python(&folder)?;
     speedscope(&folder)?;
-    // It is no part of `cargo test`, and so of no other clippy.
-    let mut counts = check(
-        cmd::cargo()
-            .args(["clippy", "--locked", "--package", "scalpel-user"])
-            .args(["--test", "exports", "--", "-D", "warnings"]),
-    )?;
-    counts += tests(
+    let mut counts = tests(
         cmd::cargo()
             .args(["test", "--locked", "--package", "scalpel-user"])
             .args(["--test", "exports"])
             .env("SCALPEL_EXPORTS", &folder)
             .env("SCALPEL_REQUIRE", "exports"),
+    )?;
+    // They are no part of `cargo test` by itself, and so of no other clippy.
+    counts += check(
+        cmd::cargo()
+            .args(["clippy", "--locked", "--package", "scalpel-user"])
+            .args(["--test", "exports", "--", "-D", "warnings"]),
     )?;
     Ok(counts)
 }

@@ -176,12 +176,12 @@ impl Survey {
     }
 }
 
-/// Most calls that the readers of a format open, as measured; docs/exports.md.
+/// Most calls that the readers of a format open, as far as that is known: docs/exports.md.
 const fn limit(format: FormatArg) -> (u64, &'static str) {
     match format {
         FormatArg::Speedscope => (2_000_000, "speedscope"),
         FormatArg::Chrome => (3_000_000, "a browser"),
-        _ => (20_000_000, "Perfetto"),
+        _ => (10_000_000, "Perfetto's page"),
     }
 }
 

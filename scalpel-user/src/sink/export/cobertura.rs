@@ -9,6 +9,7 @@ use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 use super::covered::{Covered, files};
 use super::lcov::lines;
 use super::{Notes, Subject};
+use crate::sink::text::clean;
 
 const DOCTYPE: &str = "coverage SYSTEM \"http://cobertura.sourceforge.net/xml/coverage-04.dtd\"";
 
@@ -93,13 +94,11 @@ impl Xml<'_> {
     }
 
     fn open(&mut self, name: &str, attributes: Attributes<'_>) -> io::Result<()> {
-        let start = BytesStart::new(name).with_attributes(attributes.iter().copied());
-        self.event(Event::Start(start))
+        self.event(Event::Start(element(name, attributes)))
     }
 
     fn empty(&mut self, name: &str, attributes: Attributes<'_>) -> io::Result<()> {
-        let start = BytesStart::new(name).with_attributes(attributes.iter().copied());
-        self.event(Event::Empty(start))
+        self.event(Event::Empty(element(name, attributes)))
     }
 
     fn close(&mut self, name: &str) -> io::Result<()> {
@@ -186,6 +185,15 @@ impl Xml<'_> {
         }
         self.close("lines")
     }
+}
+
+/// XML has no way to write control characters, and names come from somebody's file.
+fn element<'a>(name: &'a str, attributes: Attributes<'_>) -> BytesStart<'a> {
+    let mut start = BytesStart::new(name);
+    for (key, value) in attributes {
+        start.push_attribute((*key, &*clean(value)));
+    }
+    start
 }
 
 /// What packages, classes and methods have in common.

@@ -8,6 +8,7 @@ use crate::genome::Genome;
 use crate::genome::totals;
 use crate::genome::walk::{Children, Step};
 use crate::report::Report;
+use crate::sink::text::clean;
 use crate::tree::{ContextId, Metrics};
 
 /// A genome, prepared for its way out.
@@ -85,13 +86,14 @@ impl<'a> Subject<'a> {
         self.report
             .doubts
             .iter()
-            .map(|doubt| doubt.what.clone())
+            .map(|doubt| clean(&doubt.what).into_owned())
             .collect()
     }
 
     /// Which recording it is, in one line.
     pub(super) fn title(&self) -> String {
         let run = &self.report.run;
-        format!("{} (pid {} on {})", run.command, run.pid, run.host)
+        let title = format!("{} (pid {} on {})", run.command, run.pid, run.host);
+        clean(&title).into_owned()
     }
 }

@@ -78,6 +78,36 @@ fn a_flame_graph_shows_what_weighs_and_what_to_doubt() {
 }
 
 #[test]
+fn foreign_names_break_no_format() {
+    let mut genome = example();
+    let id = crate::event::FuncId::new(1).unwrap();
+    let mut info = genome.functions.get(id).unwrap().as_ref().clone();
+    info.name = "a;b\n\u{1b}[2J\u{1}\",<&>\\".into();
+    info.file = Some("dir\u{1}/f\n.c".into());
+    genome.functions.define(id, info);
+    genome.run.command = "shop\n--\u{1}".into();
+    let subject = Subject::of(&genome, 0.001);
+    let texts = [
+        text(|out| folded::write(&subject, Weight::Wall, out)),
+        text(|out| callgrind::write(&subject, out)),
+        text(|out| dot::write(&subject, &|info| info.name == "walk", 1, out)),
+        text(|out| lcov::write(&subject, out)),
+        text(|out| cobertura::write(&subject, out)),
+        text(|out| flame::write(&subject, Weight::Wall, out)),
+    ];
+    for text in texts {
+        let control = |c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\r');
+        assert!(!text.contains(control), "{text}");
+    }
+    let stacks = text(|out| folded::write(&subject, Weight::Wall, out));
+    assert!(
+        stacks
+            .lines()
+            .all(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().is_ok())
+    );
+}
+
+#[test]
 fn functions_of_one_name_stay_apart() {
     let mut genome = example();
     let twin = genome.functions.iter().next().unwrap().1.as_ref().clone();

@@ -99,7 +99,7 @@ impl<'a> Chrome<'a> {
         } else {
             ","
         };
-        write!(self.out, "{comma}\n")
+        writeln!(self.out, "{comma}")
     }
 }
 

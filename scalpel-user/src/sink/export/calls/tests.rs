@@ -229,3 +229,69 @@ proptest! {
 fn plain_words_are_for_what_is_not_plain() {
     assert_eq!((Start::Entered.word(), End::Returned.word()), (None, None));
 }
+
+/// Every kind of moment, on two threads.
+fn moments() -> Vec<Moment> {
+    let begin = |func, start| What::Begin {
+        func,
+        calls: 1,
+        start,
+    };
+    let end = |func, end| What::End { func, end };
+    let whats = [
+        (1, begin(1, Start::Earlier)),
+        (1, begin(2, Start::Entered)),
+        (1, What::Entry { func: 3, calls: 8 }),
+        (1, end(2, End::Unwound)),
+        (2, begin(8, Start::Resumed)),
+        (2, end(8, End::Suspended)),
+        (1, What::Lost(3)),
+        (1, begin(2, Start::Entered)),
+        (1, end(2, End::Lost)),
+        (1, end(1, End::Returned)),
+        (2, begin(99, Start::Entered)),
+        (2, end(99, End::Open)),
+    ];
+    let moment = |(at, (tid, what))| Moment {
+        time: MonoTime(1_000_000_000 + 1_500 * at),
+        thread: (4242, tid),
+        what,
+    };
+    (1u64..).zip(whats).map(moment).collect()
+}
+
+#[test]
+fn traces_are_known_to_the_letter() {
+    let functions = crate::genome::tests::example().functions;
+    let start = MonoTime(1_000_000_000);
+    let mut chrome = Vec::new();
+    let mut trace =
+        super::chrome::Chrome::begin(&mut chrome, start, &serde_json::json!({})).unwrap();
+    trace.thread((4242, 1), "worker \"1\"").unwrap();
+    for moment in moments() {
+        trace.moment(&moment, &functions).unwrap();
+    }
+    trace.finish().unwrap();
+    insta::assert_snapshot!("chrome", String::from_utf8(chrome).unwrap());
+
+    let mut evented = super::evented::Evented::new();
+    moments().iter().for_each(|moment| evented.moment(moment));
+    let mut speedscope = Vec::new();
+    let name = |thread: super::ThreadKey| format!("thread {}", thread.1);
+    evented
+        .write("shop", start, &functions, &name, &mut speedscope)
+        .unwrap();
+    insta::assert_snapshot!("evented", String::from_utf8(speedscope).unwrap());
+
+    let mut perfetto = Vec::new();
+    let mut trace = super::perfetto::Perfetto::begin(&mut perfetto, start, 4242, "shop").unwrap();
+    trace.thread((4242, 1), "worker").unwrap();
+    for moment in moments() {
+        trace.moment(&moment, &functions).unwrap();
+    }
+    let hex: Vec<String> = perfetto
+        .chunks(32)
+        .map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect();
+    insta::assert_snapshot!("perfetto", hex.join("\n"));
+}
