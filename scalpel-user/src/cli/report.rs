@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::plan::words::Seconds;
+
 /// `report`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
@@ -13,6 +15,7 @@ Examples:
   scalpel-ebpf report run.genome --by module --sort total
   scalpel-ebpf report run.genome --json | jq '.functions[0]'
   scalpel-ebpf report run.genome --html run.html    for a browser: call tree, timeline, losses
+  scalpel-ebpf report run.stream --html run.html --from 1.5 --to 2
 
 A recording whose recorder was killed is recovered by itself.")]
 pub struct ReportArgs {
@@ -44,6 +47,12 @@ pub struct ReportArgs {
     /// the calls one by one, too.
     #[arg(long, value_name = "OUT", conflicts_with_all = ["json", "csv", "sort", "by", "tree", "func", "limit"])]
     pub html: Option<PathBuf>,
+    /// Single calls in the page from this time after the start of the recording.
+    #[arg(long, value_name = "TIME", requires = "html")]
+    pub from: Option<Seconds>,
+    /// Single calls in the page up to this time after the start of the recording.
+    #[arg(long, value_name = "TIME", requires = "html")]
+    pub to: Option<Seconds>,
 }
 
 /// Order of the rows.

@@ -5,6 +5,7 @@ mod export;
 mod genome;
 mod glue;
 mod list;
+mod moments;
 mod record;
 mod recording;
 mod replay;

@@ -3,11 +3,15 @@
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use anyhow::bail;
+
 use crate::cli::{ByArg, SortArg, TreeArg};
+use crate::event::Kind;
 use crate::exit::Outcome;
 use crate::function::FunctionInfo;
 use crate::genome::Genome;
 use crate::image::Pattern;
+use crate::input::Input;
 use crate::output::{Output, write_private_with};
 use crate::plan::{Format, ReportPlan};
 use crate::report::{Report, Sort};
@@ -16,6 +20,7 @@ use crate::sink::html;
 use crate::sink::tree::Way;
 use crate::sink::{By, Choice, Form, Page, Style};
 
+use super::moments::{self, Seen};
 use super::recording;
 
 /// Above this share of lost events a report says so: `record --max-loss` decides when it counts as a failure.
@@ -24,7 +29,7 @@ const LOSS_WORTH_SAYING: f64 = 0.001;
 pub(super) fn run(plan: &ReportPlan, output: &Output) -> anyhow::Result<Outcome> {
     let genome = recording::open(&plan.file, output)?;
     if let Some(path) = &plan.html {
-        return page(&genome, path, output);
+        return page(&genome, plan, path, output);
     }
     let pattern = plan
         .func
@@ -59,18 +64,78 @@ pub(super) fn run(plan: &ReportPlan, output: &Output) -> anyhow::Result<Outcome>
     Ok(Outcome::Done)
 }
 
-/// Everything as one page.
-fn page(genome: &Genome, path: &Path, output: &Output) -> anyhow::Result<Outcome> {
+/// Everything as one page, with the single calls of a stream.
+fn page(
+    genome: &Genome,
+    plan: &ReportPlan,
+    path: &Path,
+    output: &Output,
+) -> anyhow::Result<Outcome> {
     let report = Report::of(genome, LOSS_WORTH_SAYING);
+    let calls = if recording::is_stream(&plan.file)? {
+        single_calls(genome, plan, output)?
+    } else if plan.calls.is_a_part() {
+        bail!(
+            "{} is a genome, which has no single calls: record with --keep-stream STREAM and report that, or leave out --from and --to",
+            plan.file.display()
+        );
+    } else {
+        None
+    };
+    let write = |out: &mut dyn Write| html::write(genome, &report, calls.as_ref(), out);
     if path == Path::new("-") {
         let mut out = BufWriter::new(std::io::stdout().lock());
-        html::write(genome, &report, &mut out)?;
+        write(&mut out)?;
         out.flush()?;
     } else {
-        write_private_with(path, |out| html::write(genome, &report, out))?;
+        write_private_with(path, write)?;
         output.say(&format!("wrote {}", path.display()));
     }
     Ok(Outcome::Done)
+}
+
+/// The calls of a stream; `None` if it has them as whole calls at their ends, which come in no order.
+fn single_calls(
+    genome: &Genome,
+    plan: &ReportPlan,
+    output: &Output,
+) -> anyhow::Result<Option<html::Calls>> {
+    let part = (
+        plan.calls.from_ns,
+        plan.calls.to_ns.min(genome.duration_ns()),
+    );
+    let mut calls = html::Calls::new(genome.run.started, part, html::MOST_CALLS);
+    let mut completes = false;
+    moments::pass(
+        &plan.file,
+        plan.calls,
+        "reading calls",
+        output,
+        &mut |seen, _| {
+            match seen {
+                Seen::Moment(moment) => calls.moment(moment),
+                Seen::Input(Input::Events(events)) => {
+                    completes |= events
+                        .iter()
+                        .any(|event| event.kind == Kind::Complete as u8);
+                }
+                _ => {}
+            }
+            Ok(())
+        },
+    )?;
+    if completes {
+        output.warn("the timeline shows no single calls: the recording has them at their ends only (record --complete)");
+        return Ok(None);
+    }
+    if calls.left_out() > 0 {
+        output.warn(&format!(
+            "the page has the first {} calls and leaves out {}: --from and --to choose others",
+            html::MOST_CALLS,
+            calls.left_out()
+        ));
+    }
+    Ok(Some(calls))
 }
 
 const fn form(plan: &ReportPlan) -> Form {

@@ -44,6 +44,24 @@ pub struct CallsPart {
 }
 
 impl CallsPart {
+    pub(super) fn of(
+        from: Option<words::Seconds>,
+        to: Option<words::Seconds>,
+        tid: Option<Tid>,
+    ) -> Result<Self, PlanError> {
+        let nanoseconds =
+            |time: words::Seconds| u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX);
+        let part = Self {
+            from_ns: from.map_or(0, nanoseconds),
+            to_ns: to.map_or(u64::MAX, nanoseconds),
+            tid,
+        };
+        if part.from_ns >= part.to_ns {
+            return Err(PlanError::Conflict("--from must be before --to".into()));
+        }
+        Ok(part)
+    }
+
     /// Whether it is less than everything.
     pub fn is_a_part(self) -> bool {
         self.from_ns > 0 || self.to_ns < u64::MAX || self.tid.is_some()
@@ -61,12 +79,7 @@ pub(super) fn plan(args: ExportArgs) -> Result<ExportPlan, PlanError> {
             ));
         }
     };
-    let nanoseconds = |time: words::Seconds| u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX);
-    let calls = CallsPart {
-        from_ns: args.from.map_or(0, nanoseconds),
-        to_ns: args.to.map_or(u64::MAX, nanoseconds),
-        tid: args.thread.map(Tid),
-    };
+    let calls = CallsPart::of(args.from, args.to, args.thread.map(Tid))?;
     let plan = ExportPlan {
         file: args.file,
         output,
@@ -88,9 +101,6 @@ fn check(plan: &ExportPlan) -> Result<(), PlanError> {
     use FormatArg::{Chrome, Dot, Folded, Perfetto, Pprof, Speedscope, Svg};
     let conflict = |text: &str| Err(PlanError::Conflict(text.into()));
     let format = plan.format;
-    if plan.calls.from_ns >= plan.calls.to_ns {
-        return conflict("--from must be before --to");
-    }
     let single = matches!(format, Chrome | Perfetto | Speedscope);
     if !single && (plan.calls.is_a_part() || plan.max_calls.is_some()) {
         return conflict(

@@ -101,6 +101,8 @@ pub struct ReportPlan {
     pub limit: Option<usize>,
     /// Write a page here instead.
     pub html: Option<PathBuf>,
+    /// Single calls in it.
+    pub calls: CallsPart,
 }
 
 /// `genome build`, decided.
@@ -238,6 +240,7 @@ fn report(args: ReportArgs) -> Result<ReportPlan, PlanError> {
         func: pattern("--func", args.func)?,
         limit: some_unless_zero(args.limit),
         html: args.html,
+        calls: CallsPart::of(args.from, args.to, None)?,
     })
 }
 
@@ -261,20 +264,13 @@ fn build(args: BuildArgs) -> BuildPlan {
 }
 
 fn replay(args: ReplayArgs) -> Result<ReplayPlan, PlanError> {
-    let nanoseconds = |time: words::Seconds| u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX);
-    let (from_ns, to_ns) = (
-        args.from.map_or(0, nanoseconds),
-        args.to.map_or(u64::MAX, nanoseconds),
-    );
-    if from_ns >= to_ns {
-        return Err(PlanError::Conflict("--from must be before --to".into()));
-    }
+    let part = CallsPart::of(args.from, args.to, args.tid.map(Tid))?;
     Ok(ReplayPlan {
         file: args.file,
         pid: args.pid.map(Pid),
-        tid: args.tid.map(Tid),
-        from_ns,
-        to_ns,
+        tid: part.tid,
+        from_ns: part.from_ns,
+        to_ns: part.to_ns,
         func: pattern("--func", args.func)?,
         depth: args.depth,
         limit: some_unless_zero(args.limit),

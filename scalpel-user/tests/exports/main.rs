@@ -10,6 +10,7 @@
 mod added_up;
 mod calls;
 mod made;
+mod page;
 mod tools;
 
 use std::process::ExitCode;
@@ -20,5 +21,6 @@ fn main() -> ExitCode {
     let mut suite = Suite::new("exports", None);
     added_up::add(&mut suite);
     calls::add(&mut suite);
+    page::add(&mut suite);
     suite.run()
 }

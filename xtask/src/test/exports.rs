@@ -28,8 +28,8 @@ const LIBRARIES: [&str; 6] = [
     "pycobertura==4.1.0",
 ];
 
-/// Held to one version: its page is what the test looks at.
-const SPEEDSCOPE: &str = "speedscope@1.25.0";
+/// Readers and drivers of pages, held to one version: what they show is what the tests look at.
+const PAGES: [&str; 2] = ["speedscope@1.25.0", "puppeteer-core@24.43.1"];
 
 /// Brings and tests.
 pub(super) fn run(yes: bool) -> Result<Counts> {
@@ -41,7 +41,7 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
     }
     let folder = folder()?;
     python(&folder)?;
-    speedscope(&folder)?;
+    pages(&folder)?;
     let mut counts = tests(
         cmd::cargo()
             .args(["test", "--locked", "--package", "scalpel-user"])
@@ -79,17 +79,26 @@ fn python(folder: &Path) -> Result<()> {
     Ok(std::fs::write(home.join("ready"), "")?)
 }
 
-fn speedscope(folder: &Path) -> Result<()> {
-    let page = folder.join("node_modules/speedscope/dist/release/index.html");
-    if !page.exists() {
+fn pages(folder: &Path) -> Result<()> {
+    let brought = |package: &str| {
+        let name = package.split('@').next().unwrap_or(package);
+        folder
+            .join("node_modules")
+            .join(name)
+            .join("package.json")
+            .exists()
+    };
+    if !PAGES.iter().all(|package| brought(package)) {
         cmd::run(
             cmd::command("npm")
                 .args(["install", "--ignore-scripts", "--no-audit", "--no-fund"])
                 .args(["--loglevel", "error", "--prefix"])
                 .arg(folder)
-                .arg(SPEEDSCOPE),
+                .args(PAGES),
         )?;
     }
-    ensure!(page.exists(), "npm brought no {}", page.display());
+    for package in PAGES {
+        ensure!(brought(package), "npm brought no {package}");
+    }
     Ok(())
 }

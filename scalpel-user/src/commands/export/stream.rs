@@ -1,27 +1,25 @@
 //! Single calls of a stream, which is read twice: first to count what would go out, then to write it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
 
 use anyhow::{Context, bail};
 use serde_json::json;
 
+use super::super::moments::{Seen, pass};
 use super::file::Destination;
 use crate::cli::FormatArg;
-use crate::event::{Event, Kind, MonoTime};
+use crate::event::{Event, Kind};
 use crate::exit::Outcome;
-use crate::function::FunctionTable;
 use crate::genome::loss::Losses;
 use crate::input::{Input, Loss, RunInfo};
-use crate::log::{Ending, Reader};
-use crate::order::{Order, Released, Stream};
+use crate::log::Ending;
 use crate::output::Output;
 use crate::plan::ExportPlan;
 use crate::sink::export::calls::chrome::Chrome;
 use crate::sink::export::calls::evented::Evented;
 use crate::sink::export::calls::perfetto::Perfetto;
-use crate::sink::export::calls::{Moment, Part, ThreadKey, Tracks, What};
+use crate::sink::export::calls::{ThreadKey, What};
 
 pub(super) fn run(plan: &ExportPlan, output: &Output) -> anyhow::Result<Outcome> {
     let survey = Survey::of(plan, output)?;
@@ -87,7 +85,7 @@ impl Counted {
 impl Survey {
     fn of(plan: &ExportPlan, output: &Output) -> anyhow::Result<Self> {
         let mut counted = Counted::default();
-        let passage = pass(plan, "reading", output, &mut |seen, _| {
+        let passage = pass(&plan.file, plan.calls, "reading", output, &mut |seen, _| {
             counted.take(&seen);
             Ok(())
         })?;
@@ -207,10 +205,16 @@ fn write(
             for thread in survey.counted.threads.keys() {
                 chrome.thread(*thread, &survey.thread_name(*thread))?;
             }
-            pass(plan, "writing", output, &mut |seen, functions| match seen {
-                Seen::Moment(moment) => chrome.moment(moment, functions),
-                _ => Ok(()),
-            })?;
+            pass(
+                &plan.file,
+                plan.calls,
+                "writing",
+                output,
+                &mut |seen, functions| match seen {
+                    Seen::Moment(moment) => chrome.moment(moment, functions),
+                    _ => Ok(()),
+                },
+            )?;
             chrome.finish()?;
         }
         FormatArg::Perfetto => {
@@ -218,10 +222,16 @@ fn write(
             for thread in survey.counted.threads.keys() {
                 trace.thread(*thread, &survey.thread_name(*thread))?;
             }
-            pass(plan, "writing", output, &mut |seen, functions| match seen {
-                Seen::Moment(moment) => trace.moment(moment, functions),
-                _ => Ok(()),
-            })?;
+            pass(
+                &plan.file,
+                plan.calls,
+                "writing",
+                output,
+                &mut |seen, functions| match seen {
+                    Seen::Moment(moment) => trace.moment(moment, functions),
+                    _ => Ok(()),
+                },
+            )?;
         }
         _ => evented(plan, survey, output, out)?,
     }
@@ -235,7 +245,7 @@ fn evented(
     out: &mut dyn io::Write,
 ) -> anyhow::Result<()> {
     let mut evented = Evented::new();
-    let passage = pass(plan, "reading", output, &mut |seen, _| {
+    let passage = pass(&plan.file, plan.calls, "reading", output, &mut |seen, _| {
         if let Seen::Moment(moment) = seen {
             evented.moment(moment);
         }
@@ -249,164 +259,5 @@ fn evented(
         &name,
         out,
     )?;
-    Ok(())
-}
-
-/// What a reading comes upon.
-enum Seen<'a> {
-    /// A moment of the part that goes out.
-    Moment(&'a Moment),
-    /// Any input, before what it leads to.
-    Input(&'a Input),
-    /// Events of a thread are missing, anywhere in the recording.
-    Gap(u64),
-}
-
-type Take<'a> = dyn FnMut(Seen<'_>, &FunctionTable) -> io::Result<()> + 'a;
-
-/// What is known after a reading.
-struct Passage {
-    run: Option<RunInfo>,
-    functions: FunctionTable,
-    strays: u64,
-    ending: Ending,
-}
-
-/// Reads the stream once.
-fn pass(
-    plan: &ExportPlan,
-    what: &'static str,
-    output: &Output,
-    take: &mut Take<'_>,
-) -> anyhow::Result<Passage> {
-    let file = File::open(&plan.file)?;
-    let bar = output.progress(what, file.metadata()?.len());
-    let file = BufReader::with_capacity(1 << 18, bar.wrap_read(file));
-    let mut reader = Reader::new(file, &plan.file)?;
-    let mut reading = Reading::new(plan);
-    for input in reader.by_ref() {
-        take(Seen::Input(&input), &reading.functions)?;
-        reading.input(input, take)?;
-    }
-    reading.finish(take)?;
-    bar.finish_and_clear();
-    Ok(Passage {
-        run: reading.run,
-        functions: reading.functions,
-        strays: reading.tracks.map_or(0, |tracks| tracks.strays()),
-        ending: reader.ending().clone(),
-    })
-}
-
-/// A stream on its way to tracks.
-struct Reading<'a> {
-    plan: &'a ExportPlan,
-    run: Option<RunInfo>,
-    functions: FunctionTable,
-    order: Order,
-    tracks: Option<Tracks>,
-    end: MonoTime,
-}
-
-impl<'a> Reading<'a> {
-    fn new(plan: &'a ExportPlan) -> Self {
-        Self {
-            plan,
-            run: None,
-            functions: FunctionTable::new(),
-            order: Order::new(),
-            tracks: None,
-            end: MonoTime(0),
-        }
-    }
-
-    fn input(&mut self, input: Input, take: &mut Take<'_>) -> io::Result<()> {
-        match input {
-            Input::Run(run) => {
-                self.tracks = Some(Tracks::new(self.part(run.started)));
-                self.end = self.end.max(run.started);
-                self.run = Some(run);
-            }
-            Input::Function(id, info) => drop(self.functions.define(id, info)),
-            Input::Events(events) => self.order.events(&events),
-            Input::Control(control) => self.order.control(&control),
-            Input::Drained(until) => {
-                self.end = self.end.max(until);
-                self.release(Some(until), take)?;
-            }
-            Input::End(end) => self.end = self.end.max(end),
-            // Samples are no calls; the rest says nothing about single calls.
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn part(&self, started: MonoTime) -> Part {
-        let at = |ns: u64| MonoTime(started.0.saturating_add(ns));
-        let calls = self.plan.calls;
-        Part {
-            from: at(calls.from_ns),
-            to: at(calls.to_ns),
-            tid: calls.tid,
-        }
-    }
-
-    /// Releases what is certain; `None` = everything, for nothing comes any more.
-    fn release(&mut self, until: Option<MonoTime>, take: &mut Take<'_>) -> io::Result<()> {
-        let Some(tracks) = &mut self.tracks else {
-            return Ok(());
-        };
-        let functions = &self.functions;
-        let mut result = Ok(());
-        let mut feed = |released: Released<'_>| {
-            if result.is_ok() {
-                result = fed(tracks, &released, functions, take);
-            }
-        };
-        match until {
-            Some(until) => self.order.drained(until, &mut feed),
-            None => self.order.finish(&mut feed),
-        }
-        result
-    }
-
-    fn finish(&mut self, take: &mut Take<'_>) -> io::Result<()> {
-        self.release(None, take)?;
-        let functions = &self.functions;
-        match &mut self.tracks {
-            Some(tracks) => tracks.finish(self.end, &mut |moment| {
-                take(Seen::Moment(&moment), functions)
-            }),
-            None => Ok(()),
-        }
-    }
-}
-
-fn fed(
-    tracks: &mut Tracks,
-    released: &Released<'_>,
-    functions: &FunctionTable,
-    take: &mut Take<'_>,
-) -> io::Result<()> {
-    if let Released::Gap { lost, stream, .. } = released
-        && *stream != Stream::Switches
-    {
-        take(Seen::Gap(*lost), functions)?;
-    }
-    let mut out = |moment: Moment| take(Seen::Moment(&moment), functions);
-    match *released {
-        Released::Events(events) => tracks.events(events, &mut out)?,
-        // A track shows no switches.
-        Released::Gap {
-            stream: Stream::Switches,
-            ..
-        }
-        | Released::Sample(_) => {}
-        Released::Gap { pid, tid, lost, .. } => tracks.gap(pid, tid, lost),
-        Released::ThreadEnded { time, pid, tid } => {
-            tracks.ended(time, pid, Some(tid), &mut out)?;
-        }
-        Released::Executed { time, pid } => tracks.ended(time, pid, None, &mut out)?,
-    }
     Ok(())
 }

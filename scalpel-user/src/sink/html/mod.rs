@@ -4,6 +4,7 @@
 //! all of it packed, and opened by `viewer/`. Names come from the traced program: the page shows them as text only,
 //! and its policy allows no script but the viewer, which is named there by its hash.
 
+mod calls;
 mod cells;
 mod column;
 
@@ -16,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::genome::Genome;
 use crate::report::Report;
+pub use calls::{Calls, MOST_CALLS};
 
 const PAGE: &str = include_str!("viewer/page.html");
 const STYLE: &str = include_str!("viewer/style.css");
@@ -34,8 +36,13 @@ const SCRIPT: &str = concat!(
     include_str!("viewer/start.js"),
 );
 
-/// Writes the page of a genome.
-pub fn write(genome: &Genome, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the page of a genome, with the single calls if the recording has them.
+pub fn write(
+    genome: &Genome,
+    report: &Report,
+    calls: Option<&Calls>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut parts = Parts::new(out);
     parts.until("TITLE")?;
     parts.text(&genome.run.command)?;
@@ -50,6 +57,9 @@ pub fn write(genome: &Genome, report: &Report, out: &mut dyn Write) -> io::Resul
     parts.out.write_all(STYLE.as_bytes())?;
     parts.until("DATA")?;
     data(genome, report, parts.out)?;
+    if let Some(calls) = calls {
+        calls.write(&genome.tree.threads, parts.out)?;
+    }
     parts.until("SCRIPT")?;
     parts.out.write_all(SCRIPT.as_bytes())?;
     parts.rest()
@@ -126,7 +136,7 @@ mod tests {
         let mut genome = example();
         change(&mut genome);
         let mut out = Vec::new();
-        write(&genome, &Report::of(&genome, 0.001), &mut out).unwrap();
+        write(&genome, &Report::of(&genome, 0.001), None, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -94,15 +94,19 @@ function showTrust(recording) {
   const states = Object.entries(STATES).map(([state, text]) => [text, count(report.functions.filter((row) => row.state === state).length)]);
   const part = (title, why, table, rows) => [make("h2", {}, title), make("p", { class: "faint" }, why), rows ? table : make("p", {}, "None.")];
   const reasons = report.unknown?.reasons ?? [];
+  const [whole, single] = [report.losses.filter((loss) => !loss.function), report.losses.filter((loss) => loss.function)];
+  single.sort((a, b) => b.count - a.count);
   byId("view-trust").replaceChildren(
     ...part("States of the functions", "Never ran: it was watched all the time and was not called. Not visible: it was not watched, so nobody knows.",
       rowsTable(["State", "#Functions"], states), true),
     ...part("Matched with the source", "How many of the user's functions that ran are known to the static side.",
-      make("p", {}, report.match_rate === null ? "" : percent(report.match_rate)), report.match_rate !== null),
+      make("p", {}, report.match_rate === null ? "-" : percent(report.match_rate)), true),
     ...part("Without a name", "What ran and could not be named, by reason.",
       rowsTable(["Reason", "#Functions", "#Events"], reasons.map((each) => [each.reason, count(each.functions), count(each.events)])), reasons.length),
-    ...part("Lost", "Events that found no room. The numbers of the functions concerned are lower bounds.",
-      rowsTable(["What", "Processor", "Function", "#Events"], report.losses.map((loss) => [loss.class, loss.cpu ?? "-", named(loss.function), count(loss.count)])), report.losses.length),
+    ...part("Lost, all functions", "Events that found no room. The numbers of the functions concerned are lower bounds.",
+      rowsTable(["What", "Processor", "#Events"], whole.map((loss) => [loss.class, loss.cpu ?? "-", count(loss.count)])), whole.length),
+    ...part("Lost, by function", "The same losses as above, counted once more where their function is known.",
+      rowsTable(["What", "Function", "#Events"], single.map((loss) => [loss.class, named(loss.function), count(loss.count)])), single.length),
     ...part("Not watched, or not to the end", "",
       rowsTable(["Function", "#Since", "Why"], report.bounds.map((bound) => [named(bound.function), bound.since_ns === null ? "never" : duration(bound.since_ns), bound.reason])), report.bounds.length),
     ...part("Blind spots", "What the mechanisms of this recording cannot see.",

@@ -127,8 +127,10 @@ class Timeline {
         const look = this.app.paint.of(calls.func[call]);
         box(context, calls.state[call] ? { ...look, unknown: true } : look, x, top, Math.max(right - x, 1), ROW, name, faint);
         this.boxes.push({ call, x, width: Math.max(right - x, 1), y: top });
-        if (right - x >= 1) at++;
-        else at = lowerBound(indexes, (index) => this.x(start[index]) >= x + 1, at + 1);
+        const next = right - x >= 1 ? at + 1 : lowerBound(indexes, (index) => this.x(start[index]) >= x + 1, at + 1);
+        // Of the calls that begin in one pixel only the last can be wider than it.
+        const last = indexes[next - 1];
+        at = next - 1 > at && this.x(start[last] + length[last]) - this.x(start[last]) >= 1 ? next - 1 : next;
       }
     });
   }
