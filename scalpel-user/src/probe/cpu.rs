@@ -46,7 +46,8 @@ impl Estimate {
         self.is_known = true;
     }
 
-    /// CPU time at a time, never less than what was said before; [`CPU_NOT_MEASURED`] without any reading.
+    /// CPU time at a time, never less than what was said before; [`CPU_NOT_MEASURED`] without any reading. A thread that has
+    /// ended is read no more: what it ran after its last reading is not known, and it may have waited for all of that time.
     pub(super) fn at(&mut self, time: u64) -> u64 {
         if !self.is_known {
             return CPU_NOT_MEASURED;
@@ -54,7 +55,8 @@ impl Estimate {
         let (begin, end) = (self.before, self.last);
         let wall = u128::from(end.0.saturating_sub(begin.0).max(1));
         let cpu = u128::from(end.1 - begin.1).min(wall);
-        let passed = u128::from(time.saturating_sub(begin.0));
+        let latest = end.0.saturating_add(EVERY);
+        let passed = u128::from(time.min(latest).saturating_sub(begin.0));
         let estimate = begin
             .1
             .saturating_add(u64::try_from(passed * cpu / wall).unwrap_or(u64::MAX));
@@ -85,6 +87,14 @@ mod tests {
         estimate.add(4000, 6000);
         assert_eq!((estimate.at(3000), estimate.at(4000)), (5500, 6000));
         assert_eq!(estimate.at(2000), 6000, "never back");
+    }
+
+    #[test]
+    fn a_thread_that_is_read_no_more_does_not_run_on_for_ever() {
+        let mut estimate = Estimate::new(0);
+        estimate.add(1_000_000, 1_000_000);
+        assert_eq!(estimate.at(2_000_000), 2_000_000);
+        assert_eq!(estimate.at(9_000_000_000), 1_000_000 + EVERY);
     }
 
     #[test]
