@@ -15,6 +15,7 @@ tests! {
     bytes_that_are_missing_are_told,
     a_thread_that_moves_between_processors_is_one_flow,
     a_file_that_is_not_vouched_for_is_not_taken,
+    a_trace_of_absurd_size_or_place_ends_with_the_file,
     compressed_records_are_read_as_plain_ones,
     compressed_records_that_are_damaged_are_told,
     pieces_of_samples_are_gaps_apart,
@@ -82,6 +83,23 @@ fn a_thread_that_moves_between_processors_is_one_flow() {
     assert_eq!(offsets, [0, 5, 10, 20, 25, 27, 32, 37], "{decoded:?}");
     assert_eq!(decoded.summary.reasons, Reasons::NONE, "{decoded:?}");
     assert_eq!(decoded.summary.threads, 1);
+}
+
+fn a_trace_of_absurd_size_or_place_ends_with_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for size in [1 << 43, 1 << 62, u64::MAX] {
+        for offset in [0, 1_500, u64::MAX - 7] {
+            let mut made = of_one_thread(offset);
+            // The last record's size, behind which the packets are.
+            let at = made.0.len() - (packets().len() - 1_000) - 40;
+            made.0[at..at + 8].copy_from_slice(&size.to_le_bytes());
+            let (decoded, _) = decoded(&request(made.file(folder.path())));
+            assert!(
+                decoded.summary.reasons.contains(Reasons::BUFFER_FULL),
+                "{size:x} {offset:x} {decoded:?}"
+            );
+        }
+    }
 }
 
 fn a_file_that_is_not_vouched_for_is_not_taken() {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use super::layout::Attr;
 use super::scan::{Chunk, Scan, Trace};
 use crate::decode::files::Files;
 use crate::decode::tasks::{Change, Follower, Switch, Tasks, Track};
@@ -78,16 +79,17 @@ fn word(scan: &Scan, at: usize) -> u64 {
     scan.info.get(at).copied().unwrap_or(0)
 }
 
+/// The event whose trace it is.
+fn event(scan: &Scan) -> Option<&Attr> {
+    let kind = u32::try_from(word(scan, 0)).ok();
+    let mut attrs = scan.layout.attrs.iter();
+    attrs.find(|attr| Some(attr.kind) == kind)
+}
+
 /// Whether the trace has time stamps.
 fn uses_time(scan: &Scan) -> bool {
     let bit = word(scan, TSC_BIT);
-    let kind = u32::try_from(word(scan, 0)).ok();
-    let attr = scan
-        .layout
-        .attrs
-        .iter()
-        .find(|attr| Some(attr.kind) == kind);
-    attr.is_none_or(|attr| attr.config & bit != 0)
+    event(scan).is_none_or(|attr| attr.config & bit != 0)
 }
 
 fn tsc(scan: &Scan, time: u64) -> u64 {
@@ -101,13 +103,7 @@ fn tsc(scan: &Scan, time: u64) -> u64 {
 fn clock(scan: &Scan) -> Clock {
     let small = |at| u32::try_from(word(scan, at)).unwrap_or(0);
     let mask = word(scan, MTC_FREQ_BITS);
-    let kind = u32::try_from(word(scan, 0)).ok();
-    let attr = scan
-        .layout
-        .attrs
-        .iter()
-        .find(|attr| Some(attr.kind) == kind);
-    let mtc = attr.map_or(0, |attr| {
+    let mtc = event(scan).map_or(0, |attr| {
         (attr.config & mask) >> mask.trailing_zeros().min(63)
     });
     Clock {
@@ -252,11 +248,11 @@ impl<'s> Buffer<'s> {
         let mut bytes = Vec::new();
         self.scan.read(chunk.raw.at + again, take, &mut bytes)?;
         self.stream.push(&bytes);
-        self.at = Some(at + take);
+        self.at = Some(at.saturating_add(take));
         let used = again + take;
         chunk.raw.at += used;
         chunk.raw.len -= used;
-        chunk.offset += used;
+        chunk.offset = chunk.offset.saturating_add(used);
         if chunk.raw.len == 0 {
             self.chunks.pop_front();
         }

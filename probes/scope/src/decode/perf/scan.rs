@@ -346,6 +346,12 @@ impl Scan {
         let (offset, _) = (body.u64()?, body.u64()?);
         let (index, tid, cpu) = (body.u32()?, body.u32()?, body.u32()?);
         let some = |number: u32| Some(number).filter(|number| *number != NOBODY);
+        // More than the file has may be claimed: that it is cut is told at its end.
+        let left = self.layout.records.1.saturating_sub(raw.at);
+        let raw = Raw {
+            len: raw.len.min(left),
+            ..raw
+        };
         let trace = self.traces.entry(index).or_default();
         trace.tid = some(tid);
         trace.cpu = some(cpu);
