@@ -1,4 +1,5 @@
 //! The stepper on machines that have none: scopes compile and skip.
+#![expect(unsafe_code, reason = "the call itself is what is asked for")]
 use crate::scope::{Budget, ScopeError};
 use crate::trace::{Form, Trace};
 
@@ -38,7 +39,6 @@ impl Handle {
 ///
 /// # Safety
 /// `function` is a C function that is sound with these arguments.
-#[expect(unsafe_code, reason = "the call itself is what is asked for")]
 pub(crate) unsafe fn untraced(function: usize, args: &[u64; 6]) -> u64 {
     // SAFETY: the caller gave a C function that is sound with these arguments.
     let function: extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64 =

@@ -24,6 +24,10 @@ pub mod perf;
     expect(dead_code, reason = "what stops threads is not there")
 )]
 mod predict;
+#[cfg_attr(
+    not(all(target_arch = "x86_64", target_os = "linux")),
+    expect(dead_code, reason = "nothing is stepped there")
+)]
 mod probes;
 pub mod pt;
 pub mod render;
