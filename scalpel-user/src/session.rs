@@ -8,7 +8,7 @@ use scalpel_common::segment::note_kind;
 
 use crate::decode::Census;
 use crate::event::{FuncId, MonoTime, Pid, Source};
-use crate::function::{FunctionInfo, FunctionTable, UnknownReason};
+use crate::function::{ExitStrategy, FunctionInfo, FunctionTable, UnknownReason};
 use crate::genome::assemble::Assembly;
 use crate::genome::{Counter, Genome};
 use crate::input::{Input, Loss, ProbeWord, RunInfo, Symbol};
@@ -82,7 +82,13 @@ impl Session {
             }
             Input::Losses(losses) => self.losses(&losses),
             Input::Bound(bound) => {
-                if let Some(since) = bound.since {
+                // Whoever is switched off within the process still tells the end of what is open.
+                let told = |info: &FunctionInfo| info.exit == ExitStrategy::Probe;
+                let tells_ends = self
+                    .functions
+                    .get(bound.func)
+                    .is_some_and(|info| told(info));
+                if let Some(since) = bound.since.filter(|_| !tells_ends) {
                     self.builder.probe_gone(bound.func, since);
                 }
                 self.assembly.bound(bound);

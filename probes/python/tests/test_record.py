@@ -4,6 +4,7 @@ import json
 import os
 import random
 import subprocess
+import time
 import unittest
 
 from support import PROBES, PYTHON, ProbeTest, environment
@@ -12,6 +13,8 @@ RECORDER = os.environ.get("SCALPEL_TEST_RECORDER", "")
 NOT_PERMITTED = 3
 # How many programs are killed; more by hand.
 KILLS = int(os.environ.get("SCALPEL_TEST_KILLS", "20"))
+# `cargo xtask soak` may ask for more.
+MOMENTS = int(os.environ.get("SCALPEL_TEST_MOMENTS", "10"))
 
 
 @unittest.skipUnless(RECORDER, "$SCALPEL_TEST_RECORDER names no scalpel-ebpf")
@@ -83,6 +86,38 @@ class Record(ProbeTest):
         }
         self.assertEqual(edges["leaf", "getppid"], 500)
 
+    def test_what_costs_too_much_is_switched_off_and_said_to_be(self):
+        program = self.program("""
+            import sys
+            done = 0
+            def hot(n): return n
+            def rare():
+                global done
+                for n in range(20000): hot(n)
+                done += 1
+            import time
+            until = time.monotonic() + 6
+            while time.monotonic() < until: rare()
+            print(done, file=open(sys.argv[1], "w"))
+        """)
+        file = os.path.join(self.folder, "done")
+        options = ["--no-kernel", "--py-include", "app", "--max-overhead"]
+        code, report = self.genome([*options, "5"], [program, file])
+        with open(file, encoding="utf-8") as text:
+            done = int(text.read())
+        by_name = {f["name"]: f for f in report["functions"]}
+        hot, rare = by_name["hot"], by_name["rare"]
+        self.assertEqual((code, rare["calls"] + rare["lost"]), (0, done))
+        self.assertLess(hot["calls"] + hot["lost"], 20000 * done, "it was switched off")
+        self.assertRegex(" ".join(hot["doubts"]), "lower bound from .* over budget")
+        self.assertNotIn("over budget", " ".join(rare["doubts"]))
+        # Nobody is switched off where that is not asked for.
+        code, report = self.genome([*options, "off"], [program, file])
+        with open(file, encoding="utf-8") as text:
+            done = int(text.read())
+        hot = next(f for f in report["functions"] if f["name"] == "hot")
+        self.assertEqual(hot["calls"] + hot["lost"], 20000 * done)
+
     def test_killed_at_any_moment_every_call_is_there_with_its_name(self):
         program = self.program("""
             import mmap, os, signal, sys
@@ -110,6 +145,46 @@ class Record(ProbeTest):
             lost = sum(f["lost"] for f in report["functions"] if f["name"] == "counted")
             self.assertIn(told + lost - done, (0, 1), (told, lost, done, after))
             self.assertTrue(all(f["name"] for f in report["functions"]))
+
+    def test_killed_collectors_leave_the_program_as_it_was(self):
+        program = self.program("""
+            import hashlib, os, sys, threading, time
+            def leaf(n): return n * n
+            def work(n): return sum(leaf(k) for k in range(n))
+            threads = [threading.Thread(target=work, args=(20000,)) for _ in range(2)]
+            for thread in threads: thread.start()
+            told = hashlib.sha256(repr([work(n) for n in range(400)]).encode()).hexdigest()
+            for thread in threads: thread.join()
+            with open(sys.argv[1] + ".new", "w") as file:
+                print(told, threading.active_count(), file=file)
+            os.rename(sys.argv[1] + ".new", sys.argv[1])
+        """)
+        told = os.path.join(self.folder, "told")
+        subprocess.run([PYTHON, program, told], env=environment(False), check=True, timeout=60)
+        with open(told, encoding="utf-8") as file:
+            plain = file.read()
+        for _ in range(MOMENTS):
+            os.remove(told)
+            line = [RECORDER, "record", "-o", os.path.join(self.folder, "run.genome")]
+            line += ["--no-kernel", "--", PYTHON, program, told]
+            recorder = subprocess.Popen(
+                line,
+                env=environment(False, SCALPEL_PROBES=PROBES),
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            # Before that line the program has not begun.
+            while "Ctrl-C" not in recorder.stderr.readline():
+                self.assertIsNone(recorder.poll())
+            time.sleep(random.uniform(0, 1.5))
+            recorder.kill()
+            recorder.wait()
+            self.addCleanup(recorder.stderr.close)
+            until = time.monotonic() + 60
+            while not os.path.exists(told) and time.monotonic() < until:
+                time.sleep(0.01)
+            with open(told, encoding="utf-8") as file:
+                self.assertEqual(file.read(), plain)
 
     @unittest.skipUnless(os.geteuid() == 0, "native functions need root")
     def test_python_and_native_frames_are_one_path_on_each_thread(self):

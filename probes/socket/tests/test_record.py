@@ -3,9 +3,14 @@
 import os
 import random
 import re
+import subprocess
+import time
 import unittest
 
-from support import RecordTest
+from support import PYTHON, RECORDER, RecordTest
+
+# How many collectors are killed.
+MOMENTS = int(os.environ.get("SCALPEL_TEST_MOMENTS", "5"))
 
 
 class Record(RecordTest):
@@ -153,14 +158,15 @@ class Record(RecordTest):
     def test_a_recording_that_ends_before_the_program_has_all_until_then(self):
         recorded = self.record(
             """
-            import time
+            import sys, time
             def counted(): pass
             for _ in range(1000): counted()
-            until = time.monotonic() + 2
-            while time.monotonic() < until: time.sleep(0.01)
+            # The probe goes when the recording ends.
+            until = time.monotonic() + 30
+            while sys.getprofile() and time.monotonic() < until: time.sleep(0.01)
             print("on")
             """,
-            options=("-d", "1"),
+            options=("-d", "3"),
         )
         self.assertEqual((recorded.code, recorded.out), (0, "on\n"), recorded.err)
         self.assertEqual(recorded.calls()["counted"], 1000)
@@ -212,6 +218,41 @@ class Harm(RecordTest):
         self.env["SCALPEL_SOCKET"] = "/nonexistent/socket"
         ran = self.plain(text)
         self.assertTrue(re.match("the collector at /nonexistent/socket: .*\non\n", ran.stdout), ran)
+
+    def test_killed_collectors_leave_the_program_as_it_was(self):
+        program = self.program("""
+            import hashlib, os, sys, threading, time
+            def leaf(n): return n * n
+            def work(n): return sum(leaf(k) for k in range(n))
+            threads = [threading.Thread(target=work, args=(20000,)) for _ in range(2)]
+            for thread in threads: thread.start()
+            told = hashlib.sha256(repr([work(n) for n in range(400)]).encode()).hexdigest()
+            for thread in threads: thread.join()
+            with open(sys.argv[1] + ".new", "w") as file:
+                print(told, threading.active_count(), file=file)
+            os.rename(sys.argv[1] + ".new", sys.argv[1])
+        """)
+        told = os.path.join(self.folder, "told")
+        subprocess.run([PYTHON, program, told], env=self.env, check=True, timeout=60)
+        with open(told, encoding="utf-8") as file:
+            plain = file.read()
+        for _ in range(MOMENTS):
+            os.remove(told)
+            line = [RECORDER, "record", "-o", os.path.join(self.folder, "run.genome")]
+            line += ["--no-kernel", "--", PYTHON, "-m", "scalpel_socket", program, told]
+            recorder = subprocess.Popen(line, env=self.env, stderr=subprocess.PIPE, text=True)
+            # Before that line the program has not begun.
+            while "Ctrl-C" not in recorder.stderr.readline():
+                self.assertIsNone(recorder.poll())
+            time.sleep(random.uniform(0, 1.5))
+            recorder.kill()
+            recorder.wait()
+            self.addCleanup(recorder.stderr.close)
+            until = time.monotonic() + 60
+            while not os.path.exists(told) and time.monotonic() < until:
+                time.sleep(0.01)
+            with open(told, encoding="utf-8") as file:
+                self.assertEqual(file.read(), plain)
 
     def test_another_profiler_keeps_its_place(self):
         recorded = self.record(

@@ -80,7 +80,8 @@ pub struct RecordArgs {
         help_heading = "Measurement"
     )]
     pub attach: AttachArg,
-    /// Detach what slows the target by more than PCT percent; `off` = never. Default: 5 without --func, off with it.
+    /// Detach what slows the target by more than PCT percent; `off` = never. Default: 5 without --func, off with it, and
+    /// off for probes in language runtimes, whose functions it switches off.
     #[arg(long, value_name = "PCT|off", help_heading = "Measurement")]
     pub max_overhead: Option<Overhead>,
     /// Memory for the event rings, all together (K, M, G).

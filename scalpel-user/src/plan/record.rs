@@ -93,7 +93,7 @@ pub struct Measurement {
 }
 
 /// What is done in language runtimes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Runtimes {
     /// The kernel is not asked at all: nothing but probes.
     pub alone: bool,
@@ -101,6 +101,8 @@ pub struct Runtimes {
     pub mode: ProbeMode,
     /// Memory for all of them, in bytes.
     pub memory: u64,
+    /// What they may cost their programs.
+    pub max_overhead: Overhead,
     /// Settings that probes are told, by name.
     pub settings: Vec<(String, String)>,
 }
@@ -198,6 +200,8 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
             ProbeModeArg::Off => ProbeMode::Off,
         },
         memory: args.probe_memory.0,
+        // Their counts are exact where nobody asks for less.
+        max_overhead: args.max_overhead.unwrap_or(Overhead::Off),
         settings: settings(&args.py_include, &args.py_exclude, args.node_coverage),
     };
     let outputs = Outputs {

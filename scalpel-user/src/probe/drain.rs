@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use scalpel_common::kernel::LossClass;
 
+use super::breaker::Off;
 use super::clock::{LaneClock, Line, Point};
 use super::frames::{Frames, LAG};
 use super::memory::time_stamp_counter;
@@ -98,6 +99,8 @@ pub(super) struct Drain {
     pub(super) readers: Vec<Reader>,
     pub(super) frames: Frames,
     pub(super) shared: Shared,
+    pub(super) off: Off,
+    pub(super) off_seen: u32,
     pub(super) session: SyncSender<(Feed, Input)>,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) report: ProbeReport,
@@ -157,6 +160,13 @@ impl Drain {
                 Peer::Segment(reader) => self.readers.push(reader),
                 Peer::Frames(newcomer) => self.frames.begin(newcomer, &self.shared),
             }
+        }
+        if let Some((generation, off)) = self.off.since(self.off_seen) {
+            self.off_seen = generation;
+            self.shared.off = off;
+            self.readers
+                .iter()
+                .for_each(|reader| reader.obey(&self.shared));
         }
         let session = &self.session;
         let mut give = |input| session.send((Feed::Probes, input)).is_ok();

@@ -104,6 +104,7 @@ pub(super) mod header {
     use super::{Header, offset_of};
 
     pub(in super::super) const LEASE: u64 = offset_of!(Header, lease) as u64;
+    pub(in super::super) const GENERATION: u64 = offset_of!(Header, generation) as u64;
     pub(in super::super) const LANES_OPEN: u64 = offset_of!(Header, lanes_open) as u64;
     pub(in super::super) const STOP: u64 = offset_of!(Header, stop) as u64;
     pub(in super::super) const LAST_FUNCTION: u64 = offset_of!(Header, last_function) as u64;
@@ -143,6 +144,7 @@ pub(super) mod function {
     pub(in super::super) const NAME: u64 = offset_of!(Function, name) as u64;
     pub(in super::super) const CALLS: u64 = offset_of!(Function, calls) as u64;
     pub(in super::super) const LOST: u64 = offset_of!(Function, lost) as u64;
+    pub(in super::super) const OFF: u64 = offset_of!(Function, off) as u64;
 }
 
 #[cfg(test)]

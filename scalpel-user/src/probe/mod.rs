@@ -5,6 +5,7 @@
 //! (a name, an offset, a number, a frame) is hostile: it can be wrong in its own part of the result, and nowhere else.
 //! Knows processes; must not know the kernel's stream, the session or the genome.
 
+mod breaker;
 mod clock;
 mod cpu;
 mod drain;
@@ -32,11 +33,13 @@ use std::sync::mpsc::{SyncSender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use rustc_hash::FxHashSet;
 use scalpel_common::segment::clock as clock_number;
 
-use crate::event::Pid;
+use crate::event::{FuncId, Pid};
 use crate::function::FunctionTable;
 use crate::input::{Feed, Input};
+use breaker::Off;
 use clock::LaneClock;
 use drain::Drain;
 use frames::Frames;
@@ -47,6 +50,7 @@ use serve::{Server, State};
 use shared::{Sequences, Shared};
 use socket::Socket;
 
+pub use breaker::event_cost_ns;
 pub use drain::ProbeReport;
 pub use names::{NameRecord, parse as parse_name};
 pub use socket::Place;
@@ -107,6 +111,7 @@ pub enum EndsTold {
 #[derive(Debug)]
 pub struct Probes {
     path: PathBuf,
+    off: Off,
     stop_serving: Arc<AtomicBool>,
     stop_draining: Arc<AtomicBool>,
     server: Option<JoinHandle<()>>,
@@ -124,6 +129,7 @@ impl Probes {
         let leased = serve::Leased::default();
         let (peers, newcomers) = channel();
         let budget = Arc::new(Budget::new(options.memory));
+        let off = Off::default();
         let (stop_serving, stop_draining) = (
             Arc::new(AtomicBool::new(false)),
             Arc::new(AtomicBool::new(false)),
@@ -161,7 +167,10 @@ impl Probes {
                 now: 0,
                 ends: options.ends_told_of,
                 targets: options.pids,
+                off: FxHashSet::default(),
             },
+            off: off.clone(),
+            off_seen: 0,
             session,
             stop: Arc::clone(&stop_draining),
             report: ProbeReport::default(),
@@ -177,6 +186,7 @@ impl Probes {
             .map_err(ProbeError::Thread)?;
         Ok(Self {
             path,
+            off,
             stop_serving,
             stop_draining,
             server: Some(server),
@@ -188,6 +198,11 @@ impl Probes {
     /// Where probes say HELLO.
     pub fn socket(&self) -> &Path {
         &self.path
+    }
+
+    /// From now on these functions write nothing, in any process.
+    pub fn switch_off(&self, funcs: &[FuncId]) {
+        self.off.add(funcs);
     }
 
     /// Ends the handshakes, reads everything once more and ends. Somebody has to take the inputs meanwhile.

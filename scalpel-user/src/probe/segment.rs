@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use scalpel_common::segment::{MAGIC, SEGMENT_VERSION, lane_state};
 
-use super::layout::{Layout, PAGE, header, lane};
+use super::layout::{Layout, PAGE, function, header, lane};
 use super::memory::Memory;
 use crate::event::{EVENT_SIZE, EVENT_VERSION};
 
@@ -304,6 +304,16 @@ impl Segment {
     /// A word of a function's entry.
     pub(super) fn function_u64(&self, local: u32, field: u64) -> u64 {
         self.memory.u64(self.layout.function(local) + field)
+    }
+
+    /// Switches functions off: probes write nothing more of them.
+    pub(super) fn switch_off(&self, locals: &[u32]) {
+        for &local in locals {
+            self.memory
+                .set_u32(self.layout.function(local) + function::OFF, 1);
+        }
+        let generation = self.memory.u32(header::GENERATION).wrapping_add(1);
+        self.memory.set_u32(header::GENERATION, generation);
     }
 
     /// The recording is over.

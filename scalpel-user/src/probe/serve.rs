@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use scalpel_common::segment::{clock, note_kind};
+use scalpel_common::wire::transport;
 
 use super::drain::probe_source;
 use super::frames::Newcomer;
@@ -178,12 +179,7 @@ impl Server {
             segment: 0,
             options: &self.options,
         };
-        self.say(
-            process.pid(),
-            hello.source,
-            note_kind::RUNTIME,
-            &hello.runtime,
-        );
+        self.say_runtime(&process, hello);
         // The recording is over: the connection closes.
         let _over = self.peers.send(Peer::Frames(Newcomer {
             stream: connection.stream,
@@ -246,12 +242,7 @@ impl Server {
             );
             return;
         }
-        self.say(
-            process.pid(),
-            hello.source,
-            note_kind::RUNTIME,
-            &hello.runtime,
-        );
+        self.say_runtime(process, hello);
     }
 
     /// The segment of a process: the one it has mapped already, or a new one.
@@ -304,13 +295,33 @@ impl Server {
         Ok(memory)
     }
 
+    /// A runtime takes part; the value is how it speaks.
+    fn say_runtime(&self, process: &Process, hello: &Hello) {
+        let how = if hello.wants_segment {
+            transport::SEGMENT
+        } else {
+            transport::SOCKET
+        };
+        let (pid, source) = (process.pid(), hello.source);
+        self.tell(
+            pid,
+            source,
+            (note_kind::RUNTIME, how.into()),
+            &hello.runtime,
+        );
+    }
+
     fn say(&self, pid: Pid, source: u8, kind: u8, text: &str) {
+        self.tell(pid, source, (kind, 0), text);
+    }
+
+    fn tell(&self, pid: Pid, source: u8, (kind, value): (u8, u64), text: &str) {
         let word = ProbeWord {
             pid,
             source,
             kind,
             time: MonoTime(super::drain::monotonic_ns()),
-            value: 0,
+            value,
             text: text.to_owned(),
         };
         // The session is gone: nobody wants to know.

@@ -1,6 +1,6 @@
 //! What the readers of all processes share: global ids, the numbers of threads' events, the clock; and where inputs go.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::EndsTold;
 use super::clock::LaneClock;
@@ -50,6 +50,8 @@ pub(super) struct Shared {
     /// For whom somebody else tells when threads end.
     pub(super) ends: EndsTold,
     pub(super) targets: Vec<Pid>,
+    /// Functions, by global id, that are to write nothing.
+    pub(super) off: FxHashSet<u32>,
 }
 
 impl Shared {

@@ -31,6 +31,12 @@ impl TargetCpu {
         }
     }
 
+    /// One more, from now on.
+    pub(super) fn add(&mut self, process: &Process) {
+        let cpu = cpu_ns(process, self.are_ours).unwrap_or(0);
+        self.processes.push((process.clone(), cpu, cpu));
+    }
+
     /// To be called while the processes live, or are not reaped yet.
     pub(super) fn look(&mut self) {
         for (process, _, last) in &mut self.processes {

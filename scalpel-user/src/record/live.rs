@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use scalpel_common::segment::note_kind;
 
 use super::cost::TargetCpu;
 use super::entering::Entering;
+use super::governor::Governor;
 use super::installed;
 use super::names::Names;
 use super::outputs::Outputs;
@@ -22,7 +22,7 @@ use super::watermark::Watermark;
 use super::{now_mono, start_note};
 use crate::event::{Control, MonoTime, Pid};
 use crate::image::Image;
-use crate::input::{Feed, Input, ProbeWord, RunInfo};
+use crate::input::{Feed, Input, RunInfo};
 use crate::kernel::Mechanism;
 use crate::kernel::attach::{DetachReport, SiteRequest};
 use crate::kernel::calibrate::ProbeCosts;
@@ -57,6 +57,7 @@ pub(super) struct Live {
     /// What needs privilege; `None` = nothing but probes in the runtimes.
     pub(super) tracer: Option<Tracer>,
     pub(super) runtimes: Option<probe::Probes>,
+    pub(super) governor: Option<Governor>,
     pub(super) session: Session,
     pub(super) outputs: Outputs,
     pub(super) names: Names,
@@ -69,7 +70,7 @@ pub(super) struct Live {
     inputs: Receiver<(Feed, Input)>,
     ticked: Instant,
     pub(super) unwatched: Unwatched,
-    entering: Entering,
+    pub(super) entering: Entering,
     /// How far times of probes may lie from the kernel's clock.
     pub(super) clock_error_ns: Option<u64>,
 }
@@ -94,6 +95,7 @@ impl Live {
             watermark: Watermark::of(tracer.is_some()),
             tracer,
             runtimes: None,
+            governor: Governor::of(plan.runtimes.max_overhead),
             session: Session::new(),
             outputs,
             names: Names::new(),
@@ -240,6 +242,7 @@ impl Live {
                 self.take(Input::Note(note));
             }
         }
+        self.govern();
         self.cpu.look();
         let failed = self.outputs.writer().and_then(|writer| writer.tick().err());
         self.note_log_failure(failed);
@@ -289,24 +292,6 @@ impl Live {
         ending.join().unwrap_or_default()
     }
 
-    fn tell_of_runtimes(&mut self, report: &probe::ProbeReport, output: &Output) {
-        output.detail(&format!(
-            "{} processes with probes, {} events from them, times within {} ns",
-            report.segments, report.events, report.clock_error_ns
-        ));
-        self.clock_error_ns = (report.events > 0).then_some(report.clock_error_ns);
-        if self.tracer.is_none() && report.events > 0 {
-            self.take(Input::Note(
-                "CPU times are estimates: without kernel tracing each thread's account is read every 5 ms, and spread evenly \
-                 over that time. A function that waits for less gets CPU time of its neighbours; wall times are measured"
-                    .into(),
-            ));
-        }
-        for note in report.notes() {
-            self.take(Input::Note(note));
-        }
-    }
-
     /// An input of the rings or lanes.
     fn receive(&mut self, feed: Feed, input: Input) {
         match input {
@@ -324,23 +309,14 @@ impl Live {
                 }
             }
             Input::Probe(word) => self.word(word),
+            Input::Events(events) => {
+                if let Some(governor) = self.governor.as_mut().filter(|_| feed == Feed::Probes) {
+                    governor.count(&events);
+                }
+                self.take(Input::Events(events));
+            }
             other => self.take(other),
         }
-    }
-
-    /// A probe that speaks of its runtime is there: the kernel tells when its threads go on.
-    fn word(&mut self, word: ProbeWord) {
-        if word.kind == note_kind::RUNTIME {
-            self.entering.heard(word.pid, word.source);
-        }
-        if word.kind == note_kind::RUNTIME
-            && let Some(tracer) = &mut self.tracer
-            && let Err(error) = tracer.tell_switches(word.pid)
-        {
-            let text = format!("no CPU times of functions in process {}: {error}", word.pid);
-            self.take(Input::Note(text));
-        }
-        self.take(Input::Probe(word));
     }
 
     fn control(&mut self, control: Control) {

@@ -5,6 +5,8 @@
 mod cost;
 mod entering;
 mod finish;
+mod governor;
+mod guests;
 mod installed;
 mod live;
 mod names;

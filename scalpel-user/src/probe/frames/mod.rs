@@ -68,6 +68,18 @@ impl Known {
             threads: FxHashMap::default(),
         }
     }
+
+    /// Whether one more function of so many bytes may be named.
+    fn has_room(&self, bytes: u64) -> bool {
+        self.ids_left > 0 && self.names_left >= bytes && self.budget.left() >= bytes
+    }
+
+    fn charge(&mut self, bytes: u64) {
+        self.ids_left = self.ids_left.saturating_sub(1);
+        self.names_left = self.names_left.saturating_sub(bytes);
+        // Asked for just before: at most another thread was quicker, and the sum is a little above.
+        let _within = self.budget.take(bytes);
+    }
 }
 
 /// All peers that speak in frames.

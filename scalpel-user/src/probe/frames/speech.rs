@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use scalpel_common::segment::{CPU_NOT_READ, NOTE_TEXT, note_kind};
 
-use super::{Known, LAG, MOST_THREADS};
+use super::{Known, LAG, MOST_IDS, MOST_THREADS};
 use crate::event::{CPU_NOT_MEASURED, Event, FuncId, Kind, MonoTime, Tid};
 use crate::function::FunctionInfo;
 use crate::input::{Input, ProbeWord};
@@ -132,15 +132,15 @@ impl Speech {
         }
         let bytes =
             names::HEAD + (info.raw_name.len() + info.path.len() + info.module.len()) as u64;
-        if known.ids_left == 0 || known.names_left < bytes || !known.budget.take(bytes) {
+        if self.functions.len() >= MOST_IDS as usize || !known.has_room(bytes) {
             return Ok(0);
         }
-        known.ids_left -= 1;
-        known.names_left -= bytes;
         let Some((id, told)) = shared.functions.intern(info) else {
             return Ok(0);
         };
+        // What others have named already costs nothing more: each of many workers names the same functions.
         if let Some(info) = told {
+            known.charge(bytes);
             send(give, Input::Function(id, info))?;
         }
         let named = Counted {

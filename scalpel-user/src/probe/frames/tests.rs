@@ -410,6 +410,7 @@ impl Alone {
                 now: monotonic_ns(),
                 ends: EndsTold::All,
                 targets: Vec::new(),
+                off: rustc_hash::FxHashSet::default(),
             },
             peer: Peer(ours),
             inputs: Vec::new(),

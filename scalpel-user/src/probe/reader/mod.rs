@@ -96,6 +96,17 @@ impl Reader {
         Ok(fullest)
     }
 
+    /// Switches off what is to write nothing.
+    pub(in crate::probe) fn obey(&self, shared: &Shared) {
+        let off = (0u32..)
+            .zip(&self.global)
+            .filter(|(_, (global, _))| shared.off.contains(global));
+        let locals: Vec<u32> = off.map(|(local, _)| local).collect();
+        if !locals.is_empty() {
+            self.segment.switch_off(&locals);
+        }
+    }
+
     /// Opens lanes, so that threads that begin find some; at most as the budget allows.
     pub(in crate::probe) fn make_room(&mut self) {
         let wanted = (self.active.len() as u32 / 2).max(4);

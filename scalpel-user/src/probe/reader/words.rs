@@ -51,6 +51,9 @@ impl Reader {
         if let Some(info) = told {
             send(give, Input::Function(id, info))?;
         }
+        if shared.off.contains(&id.get()) {
+            self.segment.switch_off(&[local]);
+        }
         if self.global.len() <= local as usize {
             self.global.resize(local as usize + 1, (0, 0));
         }

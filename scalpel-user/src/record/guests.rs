@@ -1,0 +1,69 @@
+//! What a recording does with probes in language runtimes while it runs: hears what they say of themselves, keeps them
+//! within their budget, and tells in the end what became of them.
+
+use scalpel_common::segment::note_kind;
+
+use super::live::Live;
+use super::now_mono;
+use crate::event::FuncId;
+use crate::input::{Input, ProbeWord};
+use crate::output::Output;
+use crate::probe;
+
+impl Live {
+    /// Switches off what costs the programs more than is allowed.
+    pub(super) fn govern(&mut self) {
+        let (Some(governor), Some(runtimes)) = (&mut self.governor, &self.runtimes) else {
+            return;
+        };
+        let bounds = governor.judge(now_mono());
+        let funcs: Vec<FuncId> = bounds.iter().map(|bound| bound.func).collect();
+        if !funcs.is_empty() {
+            runtimes.switch_off(&funcs);
+        }
+        for bound in bounds {
+            self.take(Input::Bound(bound));
+        }
+    }
+
+    /// A probe that speaks of its runtime is there: the kernel tells when its threads go on.
+    pub(super) fn word(&mut self, word: ProbeWord) {
+        if word.kind == note_kind::RUNTIME {
+            self.entering.heard(word.pid, word.source);
+        }
+        if word.kind == note_kind::RUNTIME
+            && let Some(tracer) = &mut self.tracer
+            && let Err(error) = tracer.tell_switches(word.pid)
+        {
+            let text = format!("no CPU times of functions in process {}: {error}", word.pid);
+            self.take(Input::Note(text));
+        }
+        let note = self
+            .governor
+            .as_mut()
+            .filter(|_| word.kind == note_kind::RUNTIME)
+            .and_then(|governor| governor.watch(&word));
+        self.take(Input::Probe(word));
+        if let Some(note) = note {
+            self.take(Input::Note(note));
+        }
+    }
+
+    pub(super) fn tell_of_runtimes(&mut self, report: &probe::ProbeReport, output: &Output) {
+        output.detail(&format!(
+            "{} processes with probes, {} events from them, times within {} ns",
+            report.segments, report.events, report.clock_error_ns
+        ));
+        self.clock_error_ns = (report.events > 0).then_some(report.clock_error_ns);
+        if self.tracer.is_none() && report.events > 0 {
+            self.take(Input::Note(
+                "CPU times are estimates: without kernel tracing each thread's account is read every 5 ms, and spread evenly \
+                 over that time. A function that waits for less gets CPU time of its neighbours; wall times are measured"
+                    .into(),
+            ));
+        }
+        for note in report.notes() {
+            self.take(Input::Note(note));
+        }
+    }
+}
