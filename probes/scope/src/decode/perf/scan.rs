@@ -60,8 +60,8 @@ pub(super) struct Drop {
 pub(super) struct Scan {
     pub(super) file: RefCell<File>,
     pub(super) layout: Layout,
-    /// By the number of the buffer.
-    pub(super) traces: BTreeMap<u32, Trace>,
+    /// By the number of the buffer, 32 bits in the file; pieces of samples have numbers behind those.
+    pub(super) traces: BTreeMap<u64, Trace>,
     pub(super) drops: Vec<Drop>,
     /// In the order of time, in ns.
     pub(super) changes: Vec<(u64, Change)>,
@@ -352,7 +352,7 @@ impl Scan {
             len: raw.len.min(left),
             ..raw
         };
-        let trace = self.traces.entry(index).or_default();
+        let trace = self.traces.entry(u64::from(index)).or_default();
         trace.tid = some(tid);
         trace.cpu = some(cpu);
         trace.chunks.push(Chunk { raw, offset });
