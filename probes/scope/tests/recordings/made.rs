@@ -20,6 +20,7 @@ tests! {
     compressed_records_that_are_damaged_are_told,
     pieces_of_samples_are_gaps_apart,
     pieces_of_samples_that_overlap_are_one_flow,
+    pieces_of_samples_take_the_place_of_no_buffer,
 }
 
 fn request(file: PathBuf) -> Request {
@@ -220,4 +221,19 @@ fn pieces_of_samples_that_overlap_are_one_flow() {
     assert_eq!(offsets, [0, 5, 10, 20, 25, 27, 32, 37], "{decoded:?}");
     assert!(steps.iter().all(|(_, link)| *link == Link::Flow));
     assert_eq!(decoded.summary.reasons, Reasons::SAMPLED, "{decoded:?}");
+}
+
+fn pieces_of_samples_take_the_place_of_no_buffer() {
+    let folder = tempfile::tempdir().unwrap();
+    for index in [0, 1, u32::MAX - 1, u32::MAX] {
+        let mut made = Made::default();
+        made.info();
+        made.program();
+        made.known(15, 0, &[0; 8], (PID, 1_000, 0));
+        made.traced(index, (PID, u32::MAX), 0, &packets());
+        made.sampled((PID, 3_000, 0), &stay(ENTRY, 1_100));
+        let (decoded, _) = decoded(&request(made.file_of(SAMPLE_TYPE | AUX, folder.path())));
+        assert!(decoded.summary.instructions > 8, "{index}: {decoded:?}");
+        assert!(decoded.summary.reasons.contains(Reasons::SAMPLED));
+    }
 }
