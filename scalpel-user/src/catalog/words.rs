@@ -89,8 +89,10 @@ words! {
         Vtable = "vtable",
     }
     /// What told of a function of an executable.
+    #[derive(Default)]
     FoundBy {
         /// The symbol table.
+        #[default]
         Symbols = "symbols",
         /// Debug information.
         Dwarf = "dwarf",
@@ -158,11 +160,5 @@ impl How {
     /// Whether the call is only possible: no proof that it is ever made.
     pub const fn is_possible(self) -> bool {
         matches!(self, Self::AddressTaken | Self::Vtable)
-    }
-}
-
-impl Default for FoundBy {
-    fn default() -> Self {
-        Self::Symbols
     }
 }

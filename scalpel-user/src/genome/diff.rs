@@ -396,7 +396,7 @@ mod tests {
     fn walking(ns: u64, spread: u64) -> Genome {
         let mut genome = example();
         let cell = |window: u32| {
-            let own = 100 * ns + if window % 2 == 0 { spread } else { 0 };
+            let own = 100 * ns + if window.is_multiple_of(2) { spread } else { 0 };
             Cell {
                 window,
                 thread: 0,

@@ -3,7 +3,10 @@ use super::*;
 const TEXT: &str = "let é=1;function f(){g(()=>7)}\nfunction h(){}";
 
 /// `mappings` of one source: (line, column) here -> (line, column) there.
-fn map(mappings: &[((u32, u32), Option<(u32, u32)>)]) -> Map {
+/// Where in the text, and from where.
+type Mapping = ((u32, u32), Option<(u32, u32)>);
+
+fn map(mappings: &[Mapping]) -> Map {
     let mut builder = sourcemap::SourceMapBuilder::new(None);
     for &((line, column), original) in mappings {
         match original {

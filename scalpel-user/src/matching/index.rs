@@ -84,10 +84,15 @@ impl<'a> Index<'a> {
         files
     }
 
+    /// The file at this path and no other.
+    pub(super) fn file_exactly_at(&self, path: &str) -> Option<FileId> {
+        self.by_path.get(path).copied()
+    }
+
     /// The file at a path: at that very one, or the only one whose path from its root is the end of it.
     pub(super) fn file_at(&self, path: &str) -> Option<FileId> {
-        if let Some(id) = self.by_path.get(path) {
-            return Some(*id);
+        if let Some(id) = self.file_exactly_at(path) {
+            return Some(id);
         }
         let ends = |id: &&FileId| {
             let file = self.catalog.file(**id);

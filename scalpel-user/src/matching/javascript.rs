@@ -28,7 +28,8 @@ pub(super) fn find(index: &Index<'_>, maps: &Maps, info: &FunctionInfo) -> Resul
 fn in_text(index: &Index<'_>, info: &FunctionInfo, range: (u32, u32)) -> Result<DefId, Why> {
     let files = index.files_of_text(info.place.text_hash, &info.path);
     let Some(&file) = files.first() else {
-        return Err(match index.file_at(&info.path) {
+        // Only the file itself: one of the same name in another package says nothing about this text.
+        return Err(match index.file_exactly_at(&info.path) {
             Some(_) => Why::Edited,
             None => absent(index, info, &info.path),
         });

@@ -157,7 +157,7 @@ impl Drain {
         }
         for peer in self.newcomers.try_iter() {
             match peer {
-                Peer::Segment(reader) => self.readers.push(reader),
+                Peer::Segment(reader) => self.readers.push(*reader),
                 Peer::Frames(newcomer) => self.frames.begin(newcomer, &self.shared),
             }
         }

@@ -43,7 +43,7 @@ const CONVERSATION: u64 = 3 << 20;
 /// A process that is listened to from now on.
 pub(super) enum Peer {
     /// In its segment.
-    Segment(Reader),
+    Segment(Box<Reader>),
     /// On its socket.
     Frames(Newcomer),
 }
@@ -290,7 +290,7 @@ impl Server {
             .push(weak);
         let reader = Reader::new(segment, Family::new(process.clone(), inode), hello.source);
         self.peers
-            .send(Peer::Segment(reader))
+            .send(Peer::Segment(Box::new(reader)))
             .map_err(|_gone| "the recording is over".to_owned())?;
         Ok(memory)
     }

@@ -15,7 +15,7 @@ use crate::target::Process;
 
 use super::cost::TargetCpu;
 
-/// What a runtime and its probe need for an event beside writing it, in ns: CPython's own way to a callback, JavaScript's
+/// What a runtime and its probe need for an event beside writing it, in ns: `CPython`'s own way to a callback, JavaScript's
 /// to the addon (the benches of `probes/python` and `probes/node`).
 const HOOK_NS: u64 = 20;
 

@@ -297,10 +297,10 @@ fn namespace(walk: &mut Walk<'_>, node: Node<'_>) {
 /// `using namespace x;` and `using x::y;` make bare names mean more than can be told here.
 fn using(walk: &mut Walk<'_>, node: Node<'_>) {
     let path = node.named_child(0).and_then(|name| parts(walk, name));
-    if let Some(path) = path.filter(|_| !walk.str(node).contains("namespace")) {
-        if let Some(last) = path.last() {
-            walk.bind(last, What::Opaque);
-        }
+    if let Some(path) = path.filter(|_| !walk.str(node).contains("namespace"))
+        && let Some(last) = path.last()
+    {
+        walk.bind(last, What::Opaque);
     }
 }
 
@@ -311,11 +311,11 @@ fn declared_member(walk: &mut Walk<'_>, node: Node<'_>) {
     let name = declarator
         .child_by_field_name("declarator")
         .and_then(|name| parts(walk, name));
-    if let Some([name]) = name.as_deref() {
-        if is_virtual(walk, node, declarator) {
-            // No call of a method of that name is certain, in any file.
-            walk.assigned_elsewhere(name);
-        }
+    if let Some([name]) = name.as_deref()
+        && is_virtual(walk, node, declarator)
+    {
+        // No call of a method of that name is certain, in any file.
+        walk.assigned_elsewhere(name);
     }
 }
 

@@ -107,7 +107,7 @@ impl Walk<'_> {
     pub(super) fn class_name(&self, class: u32) -> Option<String> {
         let facts = &self.parsed.facts;
         let name = facts.classes.get(class as usize)?.name;
-        facts.names.get(name as usize).map(|name| name.to_string())
+        facts.names.get(name as usize).map(ToString::to_string)
     }
 
     /// A class that is a module: its functions have no object.

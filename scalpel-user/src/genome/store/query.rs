@@ -49,11 +49,7 @@ fn ask(path: &Path, sql: &str) -> rusqlite::Result<Answer> {
     let end = Instant::now() + LONGEST;
     db.progress_handler(100_000, Some(move || Instant::now() > end))?;
     let mut statement = db.prepare(sql)?;
-    let columns: Vec<String> = statement
-        .column_names()
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut answer = Answer {
         rows: Vec::new(),
         columns,

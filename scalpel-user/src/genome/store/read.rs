@@ -41,6 +41,10 @@ pub(super) fn damaged<T>(what: impl Into<String>) -> Checked<T> {
 }
 
 /// Reads the recordings in the file at `path`, and what exists.
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method itself is not general over the lifetime"
+)]
 pub(super) fn read(path: &Path) -> Result<Merged, GenomeError> {
     with_tables(path, |tables| tables.merged())
 }

@@ -79,7 +79,11 @@ impl Speech {
             }
             Frame::Counts(counts) => self.counts(&counts, known, shared, give)?,
             Frame::Gap(start, end, lost, why) => {
-                self.gap(start, end, lost, &why, known, shared, give)?
+                self.lose(lost, shared);
+                let text = format!("{lost} events were lost: {why}");
+                let (start, end) = (start.min(shared.now), end.min(shared.now));
+                let word = self.word(note_kind::GAP, end, &text, start);
+                self.tell(word, known, give)?;
             }
             Frame::Bye(why) => {
                 if !why.is_empty() {
@@ -281,26 +285,9 @@ impl Speech {
     }
 
     /// Events are missing on every thread of the connection, or on some of them: its `seq` shows which, if it goes on.
-    fn gap(
-        &mut self,
-        start: u64,
-        end: u64,
-        lost: u64,
-        why: &str,
-        known: &mut Known,
-        shared: &mut Shared,
-        give: &mut Give<'_>,
-    ) -> Result<(), Gone> {
+    fn lose(&mut self, lost: u64, shared: &mut Shared) {
         self.tally.lost_events = self.tally.lost_events.saturating_add(lost);
         self.leave_out(shared);
-        let text = format!("{lost} events were lost: {why}");
-        let word = self.word(
-            note_kind::GAP,
-            end.min(shared.now),
-            &text,
-            start.min(shared.now),
-        );
-        self.tell(word, known, give)
     }
 
     /// Whatever its threads say next comes behind a gap.

@@ -22,7 +22,10 @@ pub(super) struct Joined {
     pub(super) threads: bool,
 }
 
+/// Thread, window, context.
 type Key = (u32, u32, u32);
+
+type Metric = fn(&Metrics) -> u64;
 
 /// Writes contexts and cells; tells what had to be joined.
 pub(super) fn write(tree: &Tree, most: usize, out: &mut dyn Write) -> io::Result<Joined> {
@@ -48,7 +51,7 @@ pub(super) fn write(tree: &Tree, most: usize, out: &mut dyn Write) -> io::Result
 }
 
 /// What of a cell is in a page.
-const METRICS: [(&str, fn(&Metrics) -> u64); 9] = [
+const METRICS: [(&str, Metric); 9] = [
     ("calls", |m| m.calls),
     ("self_wall_ns", |m| m.self_wall_ns),
     ("self_cpu_ns", |m| m.self_cpu_ns),

@@ -7,6 +7,12 @@ use super::lookup::Entity;
 use super::{ModuleFiles, Unit};
 use crate::function::Language;
 
+/// A class: its file, and its place among the classes of the file.
+type ClassAt = (u32, u32);
+
+/// Root, package or crate, and name of classes.
+type Family<'a> = (u32, String, &'a str);
+
 /// All files and what can be looked up in them.
 pub(super) struct Index<'a> {
     pub(super) units: &'a [Unit<'a>],
@@ -20,7 +26,7 @@ pub(super) struct Index<'a> {
     /// Files of a package: Go by folder and name, Java by name.
     pub(super) packages: FxHashMap<(u32, &'a str, &'a str), Vec<u32>>,
     /// Classes of one name in one package or crate, whose members belong together.
-    pub(super) together: FxHashMap<(u32, String, &'a str), Vec<(u32, u32)>>,
+    pub(super) together: FxHashMap<Family<'a>, Vec<ClassAt>>,
     /// C and C++: definitions by qualified name, and names that are macros somewhere.
     pub(super) linkage: FxHashMap<String, Vec<(u32, u32)>>,
     pub(super) macros: FxHashSet<&'a str>,
@@ -212,12 +218,7 @@ impl<'a> Index<'a> {
     }
 
     /// The classes that a class extends, with their order, and whether all of them are known.
-    pub(super) fn above(
-        &self,
-        unit: u32,
-        class: u32,
-        depth: u32,
-    ) -> (Vec<((u32, u32), usize)>, bool) {
+    pub(super) fn above(&self, unit: u32, class: u32, depth: u32) -> (Vec<(ClassAt, usize)>, bool) {
         let Some(of) = self.class(unit, class) else {
             return (Vec::new(), false);
         };

@@ -67,10 +67,10 @@ impl Index<'_> {
         let Some(of) = self.units.get(unit as usize) else {
             return Seen::NOTHING;
         };
-        if of.path.ends_with("__init__.py") {
-            if let Some(module) = self.python_file(of.root, &join(of.folder(), name)) {
-                return Seen::one(module, How::Import);
-            }
+        if of.path.ends_with("__init__.py")
+            && let Some(module) = self.python_file(of.root, &join(of.folder(), name))
+        {
+            return Seen::one(module, How::Import);
         }
         self.globs(unit, name, depth + 1)
     }

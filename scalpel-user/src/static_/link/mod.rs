@@ -6,6 +6,8 @@ mod languages;
 mod lookup;
 mod modules;
 
+use std::panic::resume_unwind;
+
 use rustc_hash::FxHashMap;
 
 use self::index::Index;
@@ -37,12 +39,15 @@ pub(super) struct Linked {
 /// Files that say where names of modules lead to: `go.mod`, by folder.
 pub(super) type ModuleFiles = FxHashMap<(u32, String), String>;
 
+/// The edges of a file, and how many calls it has and how many of them are certain.
+type OfUnit = (Vec<Edge>, (u32, u32));
+
 /// Finds the calls of all files.
 pub(super) fn link(units: &[Unit<'_>], module_files: &ModuleFiles) -> Linked {
     let index = Index::new(units, module_files);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let share = units.len().div_ceil(workers).max(1);
-    let parts: Vec<Vec<(Vec<Edge>, (u32, u32))>> = std::thread::scope(|threads| {
+    let parts: Vec<Vec<OfUnit>> = std::thread::scope(|threads| {
         let index = &index;
         let running: Vec<_> = (0..units.len())
             .step_by(share)
@@ -50,7 +55,7 @@ pub(super) fn link(units: &[Unit<'_>], module_files: &ModuleFiles) -> Linked {
             .collect();
         running
             .into_iter()
-            .filter_map(|thread| thread.join().ok())
+            .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
             .collect()
     });
     let mut linked = Linked::default();
@@ -61,14 +66,14 @@ pub(super) fn link(units: &[Unit<'_>], module_files: &ModuleFiles) -> Linked {
     linked
 }
 
-fn of_units(index: &Index<'_>, first: usize, share: usize) -> Vec<(Vec<Edge>, (u32, u32))> {
+fn of_units(index: &Index<'_>, first: usize, share: usize) -> Vec<OfUnit> {
     let last = index.units.len().min(first + share);
     (first..last)
         .map(|unit| of_unit(index, unit as u32))
         .collect()
 }
 
-fn of_unit(index: &Index<'_>, unit: u32) -> (Vec<Edge>, (u32, u32)) {
+fn of_unit(index: &Index<'_>, unit: u32) -> OfUnit {
     let Some(of) = index.units.get(unit as usize) else {
         return (Vec::new(), (0, 0));
     };

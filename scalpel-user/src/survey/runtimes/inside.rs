@@ -42,11 +42,11 @@ type Elf<'a> = ElfFile64<'a, LittleEndian, &'a ReadCache<&'a File>>;
 pub(super) struct Inside {
     /// Runtimes that it defines.
     pub(super) runtimes: Vec<Runtime>,
-    /// Version of CPython.
+    /// Version of `CPython`.
     pub(super) python: Option<String>,
     /// Version of Go.
     pub(super) go: Option<String>,
-    /// CPython without its global lock.
+    /// `CPython` without its global lock.
     pub(super) free_threaded: bool,
 }
 

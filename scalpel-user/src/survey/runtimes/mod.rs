@@ -24,7 +24,7 @@ pub struct Present {
     pub version: Option<String>,
     /// The mapped file that shows it, as the process sees it.
     pub path: PathBuf,
-    /// CPython without its global lock.
+    /// `CPython` without its global lock.
     pub free_threaded: bool,
 }
 
