@@ -229,7 +229,7 @@ class Harm(RecordTest):
             told = hashlib.sha256(repr([work(n) for n in range(400)]).encode()).hexdigest()
             for thread in threads: thread.join()
             with open(sys.argv[1] + ".new", "w") as file:
-                print(told, threading.active_count(), file=file)
+                print(told, sum(t.name != "scalpel-sender" for t in threading.enumerate()), file=file)
             os.rename(sys.argv[1] + ".new", sys.argv[1])
         """)
         told = os.path.join(self.folder, "told")
