@@ -3,7 +3,7 @@
 use super::super::memory as process;
 use super::make::Maker;
 use super::may::Range;
-use super::memory::{CODE, Memory, slot};
+use super::memory::{Arena, CODE, Memory, slot};
 use super::table::Table;
 use super::write::{Gap, Writer};
 
@@ -44,6 +44,8 @@ pub(super) struct Block {
 /// A breakpoint at an end of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exit {
+    /// Its breakpoint.
+    pub(super) at: u64,
     pub(super) target: u64,
     pub(super) gap: Option<Gap>,
 }
@@ -145,15 +147,16 @@ impl Blocks {
 
     /// Where the thread would be without copies, behind the breakpoint at `addr`, and the exit to be joined.
     pub(super) fn left(&self, addr: u64) -> Option<(u64, Option<usize>)> {
-        let arena = self.memory.arenas.iter().find(|arena| arena.holds(addr))?;
+        let whole = |arena: &&Arena| arena.holds(addr) && arena.holds(addr.wrapping_add(4));
+        let arena = self.memory.arenas.iter().find(whole)?;
         if arena.miss == addr {
             return Some((self.memory.get(slot::TARGET), None));
         }
         let at = arena.write + (addr - arena.run) + 1;
-        // SAFETY: behind each other breakpoint of an arena stands the number of its exit.
+        // SAFETY: four bytes within the arena. Behind each other breakpoint stands the number of its exit, which says where it is.
         let number = unsafe { (at as *const u32).read_unaligned() };
         let number = usize::try_from(number).ok()?;
-        let exit = self.exits.get(number)?;
+        let exit = self.exits.get(number).filter(|exit| exit.at == addr)?;
         Some((exit.target, Some(number)))
     }
 

@@ -236,7 +236,8 @@ impl Maker<'_> {
     /// A breakpoint, and its number.
     fn leave(&mut self, target: u64, gap: Option<Gap>) {
         let number = u32::try_from(self.exits.len()).unwrap_or(u32::MAX);
-        self.exits.push(Exit { target, gap });
+        let at = self.writer.here();
+        self.exits.push(Exit { at, target, gap });
         self.writer.put(&[0xcc]);
         self.writer.put(&number.to_le_bytes());
     }

@@ -197,9 +197,13 @@ pub(super) fn trap(
     let at = registers.rip().wrapping_sub(1);
     if code == TRAP_TRACE {
         registers.trap(false);
-    } else if code != SI_KERNEL {
+        return;
+    }
+    // The kernel keeps one SIGTRAP: one that was sent swallows that of a breakpoint, which the place alone tells then.
+    if code != SI_KERNEL {
         copies.waiting.keep(libc::SIGTRAP, info);
-    } else if let Some((target, exit)) = copies.blocks.left(at) {
+    }
+    if let Some((target, exit)) = copies.blocks.left(at) {
         let goes_on = stop::spent(thread).is_none();
         let copy = goes_on
             .then(|| copies.blocks.copy(target, callout::confines(thread)))

@@ -135,11 +135,11 @@ impl<'a> Writer<'a> {
         // lea rdx, [rdx + 8 * rcx]; mov rcx, [rdx]; not rcx; lea rcx, [rax + rcx + 1]: 0 if they are equal
         self.put(&[0x48, 0x8d, 0x14, 0xca, 0x48, 0x8b, 0x0a, 0x48, 0xf7, 0xd1]);
         self.put(&[0x48, 0x8d, 0x4c, 0x08, 0x01]);
-        // jrcxz over the three loads and the breakpoint
-        self.put(&[0xe3, 22]);
+        // jrcxz over the three loads, the breakpoint and a nop: only who has hit the breakpoint stands right behind it
+        self.put(&[0xe3, 23]);
         self.restore_three();
         self.arena.miss = self.here();
-        self.put(&[0xcc]);
+        self.put(&[0xcc, 0x90]);
         // mov rax, [rdx + HALF]
         self.put(&[0x48, 0x8b, 0x82]);
         self.put(&(super::table::HALF).to_le_bytes());
