@@ -118,21 +118,59 @@ pub fn write_private_with(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), FileError> {
-    let aside = suffixed(path, &format!(".{}.part", std::process::id()));
-    let file = open_private(&aside)?;
-    let mut out = BufWriter::new(file);
-    let written = write(&mut out)
-        .and_then(|()| out.flush())
-        .and_then(|()| out.get_ref().sync_all())
-        .map_err(|error| FileError::new(path, error));
-    let moved = written
-        .and_then(|()| keep_old(path).map(drop))
-        .and_then(|()| fs::rename(&aside, path).map_err(|error| FileError::new(path, error)));
-    if moved.is_err() {
-        // The reason is in `moved`; a leftover that cannot be removed adds nothing to it.
-        drop(fs::remove_file(&aside));
+    let mut aside = Aside::create(path)?;
+    write(aside.writer()).map_err(|error| FileError::new(path, error))?;
+    aside.finish()
+}
+
+/// A file under another name until it is complete; removed if it never is.
+#[derive(Debug)]
+pub struct Aside {
+    file: BufWriter<File>,
+    aside: PathBuf,
+    path: PathBuf,
+    done: bool,
+}
+
+impl Aside {
+    /// Creates it beside `path`.
+    pub fn create(path: &Path) -> Result<Self, FileError> {
+        let aside = suffixed(path, &format!(".{}.part", std::process::id()));
+        let file = BufWriter::with_capacity(1 << 16, open_private(&aside)?);
+        Ok(Self {
+            file,
+            aside,
+            path: path.to_owned(),
+            done: false,
+        })
     }
-    moved
+
+    /// Where its content goes.
+    pub fn writer(&mut self) -> &mut dyn Write {
+        &mut self.file
+    }
+
+    /// Completes it. What stood at the path is kept as `.old`.
+    pub fn finish(mut self) -> Result<(), FileError> {
+        let failed = |error| FileError::new(&self.path, error);
+        let written = self.file.flush();
+        written
+            .and_then(|()| self.file.get_ref().sync_all())
+            .map_err(failed)?;
+        keep_old(&self.path)?;
+        fs::rename(&self.aside, &self.path).map_err(failed)?;
+        self.done = true;
+        Ok(())
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if !self.done {
+            // Why it is not complete is said elsewhere; a leftover that cannot be removed adds nothing to it.
+            drop(fs::remove_file(&self.aside));
+        }
+    }
 }
 
 /// `path` with `suffix` behind its last name.

@@ -14,7 +14,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 
 pub use file::{
-    FileError, give_to_caller, keep_old, open_private, suffixed, write_private, write_private_with,
+    Aside, FileError, give_to_caller, keep_old, open_private, suffixed, write_private,
+    write_private_with,
 };
 pub use folder::PrivateFolder;
 pub use owner::Owner;

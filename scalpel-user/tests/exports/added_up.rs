@@ -259,13 +259,7 @@ fn readers_of_cobertura_find_the_same_calls() -> Outcome {
 
 fn speedscope_opens_what_is_added_up() -> Outcome {
     let subject = Subject::lossy()?;
-    let genome = subject.path("run.genome");
-    scalpel([
-        "replay".as_ref(),
-        subject.recording.as_os_str(),
-        "-o".as_ref(),
-        genome.as_os_str(),
-    ])?;
+    let genome = subject.genome()?;
     let file = subject.path("run.speedscope.json");
     scalpel([
         "export".as_ref(),
@@ -352,13 +346,7 @@ fn what_was_not_measured_is_refused_by_name() -> Outcome {
 
 fn a_genome_and_its_stream_export_the_same() -> Outcome {
     let subject = Subject::whole()?;
-    let genome = subject.path("run.genome");
-    scalpel([
-        "replay".as_ref(),
-        subject.recording.as_os_str(),
-        "-o".as_ref(),
-        genome.as_os_str(),
-    ])?;
+    let genome = subject.genome()?;
     for format in [
         "pprof",
         "folded",

@@ -130,13 +130,7 @@ fn more_than_the_reader_opens_is_refused_with_the_way_round() -> Outcome {
 
 fn a_genome_has_no_single_calls_and_says_where_to_get_them() -> Outcome {
     let mut subject = Subject::whole()?;
-    let genome = subject.path("run.genome");
-    scalpel([
-        "replay".as_ref(),
-        subject.recording.as_os_str(),
-        "-o".as_ref(),
-        genome.as_os_str(),
-    ])?;
+    let genome = subject.genome()?;
     subject.recording = genome;
     refused(&subject, &["--format", "perfetto"], &["--keep-stream"])?;
     refused(

@@ -18,6 +18,10 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
+/// What the page says of a recording that lost nothing.
+const NOTHING_LOST: &str = "Lost, all functions\n\nEvents that found no room. \
+    The numbers of the functions concerned are lower bounds.\n\nNone.";
+
 /// What a person saw of the page.
 fn seen(subject: &Subject, recording: &Path, name: &str) -> anyhow::Result<Value> {
     let page = subject.path(name);
@@ -63,7 +67,10 @@ fn a_browser_shows_every_call_and_reaches_for_nothing() -> Outcome {
         ensure!(doubted != first.contains("Nothing to doubt"), "{first}");
         let lossy = subject.code == 5;
         ensure!(lossy == first.contains("! lost"), "{first}");
-        ensure!(lossy == !text(&seen, "trust")?.contains("Lost, all functions\n\nEvents that found no room. The numbers of the functions concerned are lower bounds.\n\nNone."), "{seen:#}");
+        ensure!(
+            lossy != text(&seen, "trust")?.contains(NOTHING_LOST),
+            "{seen:#}"
+        );
     }
     Ok(())
 }
@@ -89,13 +96,7 @@ fn keys_and_mouse_find_their_way() -> Outcome {
 
 fn a_page_of_a_genome_says_where_single_calls_come_from() -> Outcome {
     let subject = Subject::whole()?;
-    let genome = subject.path("run.genome");
-    scalpel([
-        "replay".as_ref(),
-        subject.recording.as_os_str(),
-        "-o".as_ref(),
-        genome.as_os_str(),
-    ])?;
+    let genome = subject.genome()?;
     let seen = seen(&subject, &genome, "genome.html")?;
     ensure!(seen["spans"].is_null(), "{seen:#}");
     let note = seen["timeline"]["note"].as_str().unwrap_or_default();

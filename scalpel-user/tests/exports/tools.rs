@@ -132,6 +132,18 @@ impl Subject {
         self.folder.path().join(name)
     }
 
+    /// The genome of the recording.
+    pub(crate) fn genome(&self) -> anyhow::Result<PathBuf> {
+        let genome = self.path("run.genome");
+        scalpel([
+            "replay".as_ref(),
+            self.recording.as_os_str(),
+            "-o".as_ref(),
+            genome.as_os_str(),
+        ])?;
+        Ok(genome)
+    }
+
     /// Exports to a file of this name, which tells the format.
     pub(crate) fn export(&self, name: &str, args: &[&str]) -> anyhow::Result<PathBuf> {
         let path = self.path(name);
