@@ -2,6 +2,8 @@
 //!
 //! The data that the stack stage fills and the genome stores. Must not know events or files.
 
+use rustc_hash::FxHashMap;
+
 use crate::event::{FuncId, Pid, Tid};
 
 /// A context: one path of functions from a thread's root. 0 is the root itself.
@@ -44,6 +46,62 @@ pub struct Context {
     pub func: Option<FuncId>,
     /// How the edge from the parent is known.
     pub source: EdgeSource,
+}
+
+/// Contexts of which no two are one path: told apart by parent and function alone.
+#[derive(Clone, Debug)]
+pub struct Contexts {
+    all: Vec<Context>,
+    ids: FxHashMap<(ContextId, Option<FuncId>), ContextId>,
+}
+
+impl Contexts {
+    /// These, whose parents come first; the root alone of none.
+    pub fn of(mut all: Vec<Context>) -> Self {
+        if all.is_empty() {
+            all.push(Context {
+                parent: ContextId::ROOT,
+                func: None,
+                source: EdgeSource::Exact,
+            });
+        }
+        let ids = (0u32..)
+            .zip(&all)
+            .skip(1)
+            .map(|(id, context)| ((context.parent, context.func), ContextId(id)))
+            .collect();
+        Self { all, ids }
+    }
+
+    /// The context of this path, whose edge is known from `source` too.
+    pub fn intern(
+        &mut self,
+        parent: ContextId,
+        func: Option<FuncId>,
+        source: EdgeSource,
+    ) -> ContextId {
+        let next = ContextId(self.all.len() as u32);
+        let id = *self.ids.entry((parent, func)).or_insert(next);
+        match self.all.get_mut(id.0 as usize) {
+            Some(known) => known.source = known.source.max(source),
+            None => self.all.push(Context {
+                parent,
+                func,
+                source,
+            }),
+        }
+        id
+    }
+
+    /// By their ids.
+    pub fn all(&self) -> &[Context] {
+        &self.all
+    }
+
+    /// By their ids.
+    pub fn into_all(self) -> Vec<Context> {
+        self.all
+    }
 }
 
 /// What was measured in one context. Times in ns. All fields add up under merging.

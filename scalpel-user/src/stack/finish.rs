@@ -1,18 +1,18 @@
 //! The finished tree: callers named, samples laid in, totals summed.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::Shared;
 use super::cells::{Cells, key};
 use super::samples::Place;
 use crate::event::{FuncId, Pid};
-use crate::tree::{Cell, Context, ContextId, EdgeSource, Metrics, Thread, Tree};
+use crate::tree::{Cell, Context, ContextId, Contexts, EdgeSource, Metrics, Thread, Tree};
 
 /// What `finish` asks for: the function at an address of a process (pid 0: of the kernel).
 pub type Resolve<'a> = dyn FnMut(Pid, u64) -> Option<FuncId> + 'a;
 
 pub(super) fn finish(shared: Shared, threads: Vec<Thread>, resolve: &mut Resolve<'_>) -> Tree {
-    let mut names = Names::new();
+    let mut names = Names(Contexts::of(Vec::new()));
     let contexts = names.contexts(&shared, resolve);
     let steps = names.steps(&shared, &contexts, resolve);
     let mut cells = shared.cells;
@@ -30,17 +30,18 @@ pub(super) fn finish(shared: Shared, threads: Vec<Thread>, resolve: &mut Resolve
         );
     }
     let (window_ns, cells) = renamed(cells, &contexts);
-    let cells = with_totals(cells, &names.contexts);
+    let contexts = names.0.into_all();
+    let cells = with_totals(cells, &contexts);
     let mut faults: Vec<_> = shared
         .faults
         .into_iter()
         .filter_map(|(func, faults)| Some((FuncId::new(func)?, faults)))
         .collect();
     faults.sort_unstable_by_key(|(func, _)| *func);
-    let folded_calls = folded_calls(&cells, &names.contexts);
+    let folded_calls = folded_calls(&cells, &contexts);
     Tree {
         window_ns,
-        contexts: names.contexts,
+        contexts,
         threads,
         cells,
         histograms: shared.histograms.finish(),
@@ -52,41 +53,12 @@ pub(super) fn finish(shared: Shared, threads: Vec<Thread>, resolve: &mut Resolve
 /// Marks a cell whose context has its final number already.
 const SAMPLE: u32 = 1 << 31;
 
-/// Final contexts: told apart by parent and function alone.
-struct Names {
-    contexts: Vec<Context>,
-    ids: FxHashMap<(ContextId, Option<FuncId>), ContextId>,
-}
+/// Final contexts.
+struct Names(Contexts);
 
 impl Names {
-    fn new() -> Self {
-        let root = Context {
-            parent: ContextId::ROOT,
-            func: None,
-            source: EdgeSource::Exact,
-        };
-        Self {
-            contexts: vec![root],
-            ids: FxHashMap::default(),
-        }
-    }
-
-    fn intern(&mut self, parent: ContextId, func: Option<FuncId>, source: EdgeSource) -> ContextId {
-        let next = ContextId(self.contexts.len() as u32);
-        let id = *self.ids.entry((parent, func)).or_insert(next);
-        match self.contexts.get_mut(id.0 as usize) {
-            Some(known) => known.source = known.source.max(source),
-            None => self.contexts.push(Context {
-                parent,
-                func,
-                source,
-            }),
-        }
-        id
-    }
-
     fn func(&self, context: ContextId) -> Option<FuncId> {
-        self.contexts.get(context.0 as usize)?.func
+        self.0.all().get(context.0 as usize)?.func
     }
 
     /// Recorded number -> final number. A caller that is not probed becomes a context of its own.
@@ -98,9 +70,9 @@ impl Names {
                 && let Some(caller) = resolve(Pid(space), call_of(address))
                 && self.func(parent) != Some(caller)
             {
-                parent = self.intern(parent, Some(caller), EdgeSource::CallSite);
+                parent = self.0.intern(parent, Some(caller), EdgeSource::CallSite);
             }
-            named.push(self.intern(parent, FuncId::new(node.func), node.source));
+            named.push(self.0.intern(parent, FuncId::new(node.func), node.source));
         }
         named
     }
@@ -137,7 +109,7 @@ impl Names {
                 // Code without frame pointers breaks the chain: what it led to, and all outside of that, never called
                 // anything. Only where the thread itself ran there it is a fact.
                 named.push(if innermost.contains(&Place::Step(index as u32)) {
-                    self.intern(anchor, func, EdgeSource::Sampled)
+                    self.0.intern(anchor, func, EdgeSource::Sampled)
                 } else {
                     anchor
                 });
@@ -148,7 +120,7 @@ impl Names {
             named.push(if own {
                 parent
             } else {
-                self.intern(parent, func, EdgeSource::Sampled)
+                self.0.intern(parent, func, EdgeSource::Sampled)
             });
         }
         named

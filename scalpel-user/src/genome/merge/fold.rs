@@ -7,22 +7,24 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Interned, Merged, Renumber, add_faults, add_histograms};
+use super::{Merged, Renumber, add_faults, add_histograms};
 use crate::event::{FuncId, MonoTime, Pid};
 use crate::function::FunctionTable;
 use crate::genome::assemble::merge_cells;
 use crate::genome::identity::{Change, Member, unify};
 use crate::genome::{BlindSpot, Counter, Genome};
 use crate::input::{Bound, Loss, RunInfo};
-use crate::tree::Tree;
+use crate::tree::{Contexts, Tree};
 
 /// The sum of all runs.
 pub(super) fn fold(merged: &Merged) -> Genome {
     let runs: Vec<&Genome> = merged.runs.values().collect();
     let (functions, numbers, mut notes) = functions(merged, &runs);
-    let mut contexts = Interned::of(Vec::new());
+    let mut contexts = Contexts::of(Vec::new());
     let renumber = Renumber {
-        contexts: contexts.take(&merged.contexts, |func| super::new_func(&numbers, func)),
+        contexts: super::take(&mut contexts, &merged.contexts, |func| {
+            super::new_func(&numbers, func)
+        }),
         functions: numbers,
     };
     notes.extend(all_notes(&runs));
@@ -39,7 +41,7 @@ pub(super) fn fold(merged: &Merged) -> Genome {
         ..Genome::of_run(head(&runs))
     };
     renumber.run(&mut genome);
-    genome.tree.contexts = contexts.contexts;
+    genome.tree.contexts = contexts.into_all();
     genome.losses = add_losses(genome.losses);
     genome.bounds = bounds(&runs, &renumber);
     genome

@@ -17,7 +17,7 @@ use super::assemble::merge_cells;
 use crate::catalog::Catalog;
 use crate::event::FuncId;
 use crate::function::{FunctionInfo, FunctionTable};
-use crate::tree::{Context, ContextId, EdgeSource, FunctionFaults, Histogram, Tree};
+use crate::tree::{Context, ContextId, Contexts, FunctionFaults, Histogram, Tree};
 
 /// Recordings of many runs.
 #[derive(Debug, Default)]
@@ -125,9 +125,9 @@ impl Merged {
     }
 
     fn take_contexts(&mut self, others: &[Context], functions: &[FuncId]) -> Vec<ContextId> {
-        let mut tree = Interned::of(std::mem::take(&mut self.contexts));
-        let numbers = tree.take(others, |func| new_func(functions, func));
-        self.contexts = tree.contexts;
+        let mut tree = Contexts::of(std::mem::take(&mut self.contexts));
+        let numbers = take(&mut tree, others, |func| new_func(functions, func));
+        self.contexts = tree.into_all();
         numbers
     }
 }
@@ -136,59 +136,21 @@ fn new_func(functions: &[FuncId], func: FuncId) -> Option<FuncId> {
     functions.get(func.get() as usize - 1).copied()
 }
 
-/// Contexts of which no two are one path.
-struct Interned {
-    contexts: Vec<Context>,
-    ids: FxHashMap<(ContextId, Option<FuncId>), ContextId>,
-}
-
-impl Interned {
-    fn of(mut contexts: Vec<Context>) -> Self {
-        if contexts.is_empty() {
-            contexts.push(Context {
-                parent: ContextId::ROOT,
-                func: None,
-                source: EdgeSource::Exact,
-            });
-        }
-        let ids = (0u32..)
-            .zip(&contexts)
-            .skip(1)
-            .map(|(id, context)| ((context.parent, context.func), ContextId(id)))
-            .collect();
-        Self { contexts, ids }
+/// Takes in contexts whose parents come first; gives their new numbers.
+fn take(
+    tree: &mut Contexts,
+    others: &[Context],
+    func: impl Fn(FuncId) -> Option<FuncId>,
+) -> Vec<ContextId> {
+    let mut numbers = vec![ContextId::ROOT];
+    for other in others.iter().skip(1) {
+        let parent = numbers
+            .get(other.parent.0 as usize)
+            .copied()
+            .unwrap_or_default();
+        numbers.push(tree.intern(parent, other.func.and_then(&func), other.source));
     }
-
-    /// Takes in contexts whose parents come first; gives their new numbers.
-    fn take(
-        &mut self,
-        others: &[Context],
-        func: impl Fn(FuncId) -> Option<FuncId>,
-    ) -> Vec<ContextId> {
-        let mut numbers = vec![ContextId::ROOT];
-        for other in others.iter().skip(1) {
-            let parent = numbers
-                .get(other.parent.0 as usize)
-                .copied()
-                .unwrap_or_default();
-            numbers.push(self.intern(parent, other.func.and_then(&func), other.source));
-        }
-        numbers
-    }
-
-    fn intern(&mut self, parent: ContextId, func: Option<FuncId>, source: EdgeSource) -> ContextId {
-        let next = ContextId(self.contexts.len() as u32);
-        let id = *self.ids.entry((parent, func)).or_insert(next);
-        match self.contexts.get_mut(id.0 as usize) {
-            Some(known) => known.source = known.source.max(source),
-            None => self.contexts.push(Context {
-                parent,
-                func,
-                source,
-            }),
-        }
-        id
-    }
+    numbers
 }
 
 /// Old numbers -> new ones.
