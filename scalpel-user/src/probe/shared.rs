@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::EndsTold;
 use super::clock::LaneClock;
 use super::functions::Functions;
-use crate::event::{Pid, Tid};
+use crate::event::{Control, MonoTime, Pid, Tid};
 use crate::input::Input;
 
 /// Where inputs go. False = nobody takes them any more.
@@ -14,6 +14,16 @@ pub(super) type Give<'a> = dyn FnMut(Input) -> bool + 'a;
 /// Nobody takes inputs any more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gone;
+
+/// A thread has ended right behind its last event.
+pub(super) fn ended((pid, tid): (Pid, Tid), last_ns: u64) -> Input {
+    Input::Control(Control::Exit {
+        time: MonoTime(last_ns.saturating_add(1)),
+        pid,
+        tid,
+        process_ended: None,
+    })
+}
 
 /// Hands one input on.
 pub(super) fn send(give: &mut Give<'_>, input: Input) -> Result<(), Gone> {

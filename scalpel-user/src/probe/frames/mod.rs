@@ -13,9 +13,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::segment::{Budget, Charge};
-use super::shared::{Give, Gone, Shared, Tally, send};
-use crate::event::{Control, MonoTime, Pid, Tid};
-use crate::input::Input;
+use super::shared::{Give, Gone, Shared, Tally, ended, send};
+use crate::event::{Pid, Tid};
 use crate::target::Process;
 use conversation::Conversation;
 
@@ -177,16 +176,7 @@ impl Frames {
                 continue;
             }
             for (tid, last_ns) in known.threads {
-                let time = MonoTime(last_ns.saturating_add(1));
-                send(
-                    give,
-                    Input::Control(Control::Exit {
-                        time,
-                        pid,
-                        tid,
-                        process_ended: None,
-                    }),
-                )?;
+                send(give, ended((pid, tid), last_ns))?;
             }
         }
         Ok(())

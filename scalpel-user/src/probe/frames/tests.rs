@@ -15,8 +15,10 @@ use super::super::tests::{Heard, events, names, tid};
 use super::super::wire::tests::{frame_of, hello_frame};
 use super::super::{EndsTold, SMALLEST_MEMORY};
 use super::*;
+use crate::event::Control;
 use crate::event::{CPU_NOT_MEASURED, Event, Kind, Source};
 use crate::function::FunctionTable;
+use crate::input::Input;
 
 /// A peer that says what a test says.
 struct Peer(UnixStream);

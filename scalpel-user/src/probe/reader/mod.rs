@@ -5,13 +5,13 @@ mod words;
 
 use scalpel_common::segment::lane_state;
 
-use crate::event::{Control, Event, MonoTime};
+use crate::event::Event;
 use crate::input::Input;
 use crate::probe::lane::{Claim, Cursor, Fill};
 use crate::probe::layout::lane;
 use crate::probe::peer::{self, Family};
 use crate::probe::segment::Segment;
-use crate::probe::shared::{Give, Gone, Shared, Tally, send};
+use crate::probe::shared::{Give, Gone, Shared, Tally, ended, send};
 use crate::probe::writer::Writer;
 
 /// Events go to the session in batches of at most so many.
@@ -320,17 +320,7 @@ impl Reader {
         self.segment.free_lane(index);
         match &holder.writer {
             Some(writer) if !released && !shared.end_is_told(writer.who.0) => {
-                let (pid, tid) = writer.who;
-                let time = MonoTime(writer.last_ns + 1);
-                send(
-                    give,
-                    Input::Control(Control::Exit {
-                        time,
-                        pid,
-                        tid,
-                        process_ended: None,
-                    }),
-                )
+                send(give, ended(writer.who, writer.last_ns))
             }
             _ => Ok(()),
         }
