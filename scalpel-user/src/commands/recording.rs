@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::genome::Genome;
 use crate::genome::merge::Merged;
+use crate::image::Pattern;
 use crate::log::Ending;
 use crate::output::{Output, PrivateFolder};
+use crate::plan::words;
 use crate::session::Session;
 use crate::source;
 
@@ -32,6 +34,13 @@ pub(super) enum RecordingError {
         #[source]
         source: std::io::Error,
     },
+}
+
+/// The functions that a `--func` means.
+pub(super) fn pattern(func: Option<&words::Pattern>) -> anyhow::Result<Option<Pattern>> {
+    Ok(func
+        .map(|func| Pattern::parse(&func.to_string()))
+        .transpose()?)
 }
 
 /// Reads a genome; rebuilds it if the file is a stream, as a killed recording leaves it behind.

@@ -41,11 +41,7 @@ fn rebuild(plan: &ReplayPlan, path: &Path, output: &Output) -> anyhow::Result<Ou
 }
 
 fn show(plan: &ReplayPlan, output: &Output) -> anyhow::Result<Outcome> {
-    let pattern = plan
-        .func
-        .as_ref()
-        .map(|func| Pattern::parse(&func.to_string()))
-        .transpose()?;
+    let pattern = recording::pattern(plan.func.as_ref())?;
     let style = Style {
         color: output.stdout().color,
     };

@@ -10,7 +10,6 @@ use crate::event::Kind;
 use crate::exit::Outcome;
 use crate::function::FunctionInfo;
 use crate::genome::Genome;
-use crate::image::Pattern;
 use crate::input::Input;
 use crate::output::{Output, write_private_with};
 use crate::plan::{Format, ReportPlan};
@@ -31,11 +30,7 @@ pub(super) fn run(plan: &ReportPlan, output: &Output) -> anyhow::Result<Outcome>
     if let Some(path) = &plan.html {
         return page(&genome, plan, path, output);
     }
-    let pattern = plan
-        .func
-        .as_ref()
-        .map(|func| Pattern::parse(&func.to_string()))
-        .transpose()?;
+    let pattern = recording::pattern(plan.func.as_ref())?;
     let meant = |info: &FunctionInfo| {
         pattern
             .as_ref()

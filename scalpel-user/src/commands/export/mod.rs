@@ -12,7 +12,6 @@ use crate::cli::{FormatArg, WeightArg};
 use crate::exit::Outcome;
 use crate::function::FunctionInfo;
 use crate::genome::Genome;
-use crate::image::Pattern;
 use crate::output::Output;
 use crate::plan::ExportPlan;
 use crate::sink::export::{
@@ -42,11 +41,7 @@ fn whole(plan: &ExportPlan, output: &Output) -> anyhow::Result<Outcome> {
         .as_ref()
         .map(|base| recording::open(base, output))
         .transpose()?;
-    let pattern = plan
-        .func
-        .as_ref()
-        .map(|func| Pattern::parse(&func.to_string()))
-        .transpose()?;
+    let pattern = recording::pattern(plan.func.as_ref())?;
     let meant = |info: &FunctionInfo| {
         pattern
             .as_ref()

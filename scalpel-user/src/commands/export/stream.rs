@@ -6,11 +6,12 @@ use std::io;
 use anyhow::{Context, bail};
 use serde_json::json;
 
-use super::super::moments::{Seen, pass};
+use super::super::moments::{Passage, Seen, pass};
 use super::file::Destination;
 use crate::cli::FormatArg;
 use crate::event::{Event, Kind};
 use crate::exit::Outcome;
+use crate::function::FunctionTable;
 use crate::genome::loss::Losses;
 use crate::input::{Input, Loss, RunInfo};
 use crate::log::Ending;
@@ -19,7 +20,7 @@ use crate::plan::ExportPlan;
 use crate::sink::export::calls::chrome::Chrome;
 use crate::sink::export::calls::evented::Evented;
 use crate::sink::export::calls::perfetto::Perfetto;
-use crate::sink::export::calls::{ThreadKey, What};
+use crate::sink::export::calls::{Moment, ThreadKey, What};
 
 pub(super) fn run(plan: &ExportPlan, output: &Output) -> anyhow::Result<Outcome> {
     let survey = Survey::of(plan, output)?;
@@ -205,16 +206,9 @@ fn write(
             for thread in survey.counted.threads.keys() {
                 chrome.thread(*thread, &survey.thread_name(*thread))?;
             }
-            pass(
-                &plan.file,
-                plan.calls,
-                "writing",
-                output,
-                &mut |seen, functions| match seen {
-                    Seen::Moment(moment) => chrome.moment(moment, functions),
-                    _ => Ok(()),
-                },
-            )?;
+            moments(plan, output, &mut |moment, functions| {
+                chrome.moment(moment, functions)
+            })?;
             chrome.finish()?;
         }
         FormatArg::Perfetto => {
@@ -222,20 +216,31 @@ fn write(
             for thread in survey.counted.threads.keys() {
                 trace.thread(*thread, &survey.thread_name(*thread))?;
             }
-            pass(
-                &plan.file,
-                plan.calls,
-                "writing",
-                output,
-                &mut |seen, functions| match seen {
-                    Seen::Moment(moment) => trace.moment(moment, functions),
-                    _ => Ok(()),
-                },
-            )?;
+            moments(plan, output, &mut |moment, functions| {
+                trace.moment(moment, functions)
+            })?;
         }
         _ => evented(plan, survey, output, out)?,
     }
     Ok(())
+}
+
+/// Reads the stream once more, for its moments.
+fn moments(
+    plan: &ExportPlan,
+    output: &Output,
+    take: &mut dyn FnMut(&Moment, &FunctionTable) -> io::Result<()>,
+) -> anyhow::Result<Passage> {
+    pass(
+        &plan.file,
+        plan.calls,
+        "writing",
+        output,
+        &mut |seen, functions| match seen {
+            Seen::Moment(moment) => take(moment, functions),
+            _ => Ok(()),
+        },
+    )
 }
 
 fn evented(
@@ -245,10 +250,8 @@ fn evented(
     out: &mut dyn io::Write,
 ) -> anyhow::Result<()> {
     let mut evented = Evented::new();
-    let passage = pass(&plan.file, plan.calls, "reading", output, &mut |seen, _| {
-        if let Seen::Moment(moment) = seen {
-            evented.moment(moment);
-        }
+    let passage = moments(plan, output, &mut |moment, _| {
+        evented.moment(moment);
         Ok(())
     })?;
     let name = |thread| survey.thread_name(thread);
