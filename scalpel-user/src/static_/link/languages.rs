@@ -231,20 +231,7 @@ impl Index<'_> {
         let Some(file) = self.rust_file(root, &folder) else {
             return Seen::NOTHING;
         };
-        let mut seen = Seen::one(Entity::Module(file), How::Import);
-        for (at, name) in rest.iter().enumerate() {
-            let [entity] = seen.entities.as_slice() else {
-                return Seen::NOTHING;
-            };
-            seen = self.member(
-                &entity.clone(),
-                name,
-                at + 1 == rest.len(),
-                How::Import,
-                depth + 1,
-            );
-        }
-        seen
+        self.members(Entity::Module(file), rest, depth + 1)
     }
 
     fn rust_file(&self, root: u32, folder: &str) -> Option<u32> {

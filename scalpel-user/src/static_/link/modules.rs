@@ -54,18 +54,18 @@ impl Index<'_> {
         let Some(start) = start else {
             return Seen::NOTHING;
         };
+        self.members(start, rest, depth)
+    }
+
+    /// What a path of members leads to, as an import goes along it.
+    pub(super) fn members(&self, start: Entity, path: &[&str], depth: u32) -> Seen {
         let mut seen = Seen::one(start, How::Import);
-        for (at, name) in rest.iter().enumerate() {
+        for (at, name) in path.iter().enumerate() {
             let [entity] = seen.entities.as_slice() else {
                 return Seen::NOTHING;
             };
-            seen = self.member(
-                &entity.clone(),
-                name,
-                at + 1 == rest.len(),
-                How::Import,
-                depth,
-            );
+            let is_last = at + 1 == path.len();
+            seen = self.member(&entity.clone(), name, is_last, How::Import, depth);
         }
         seen
     }
