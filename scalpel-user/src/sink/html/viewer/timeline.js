@@ -11,7 +11,7 @@ class Timeline {
     this.end = Math.max(recording.report.run.duration_ns, 1);
     this.range = [0, this.end];
     this.windows = windowsOf(recording);
-    this.lanes = lanesOf(recording);
+    this.lanes = lanesOf(recording, this.windows);
     this.chosen = null;
     this.canvas.addEventListener("mousemove", (event) => this.move(event));
     this.canvas.addEventListener("mousedown", (event) => this.press(event));
@@ -253,8 +253,7 @@ function windowsOf(recording) {
   return { threads, filled };
 }
 
-function lanesOf(recording) {
-  const { threads } = windowsOf(recording);
+function lanesOf(recording, { threads }) {
   const { calls, report } = recording;
   const lanes = report.threads.map((thread, index) => ({
     thread: index,
