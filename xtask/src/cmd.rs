@@ -37,6 +37,13 @@ pub(crate) fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// Builds a package as it is installed: its default targets, or those named.
+pub(crate) fn build_release(package: &str, targets: &[&str]) -> Result<()> {
+    run(cargo()
+        .args(["build", "--release", "--locked", "--package", package])
+        .args(targets))
+}
+
 /// Runs to the end; a failure names the whole command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command

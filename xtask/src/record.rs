@@ -23,13 +23,7 @@ pub(crate) struct Options {
 
 /// Builds the release binary and runs it; its exit code is ours.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    cmd::run(cmd::cargo().args([
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "scalpel-user",
-    ]))?;
+    cmd::build_release("scalpel-user", &[])?;
     let mut command = apt::as_root(
         &cmd::target()
             .join("release/scalpel-ebpf")

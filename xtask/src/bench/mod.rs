@@ -105,15 +105,7 @@ fn prepare(options: &Options) -> Result<()> {
     }
     apt::ensure(&["bpftrace", "gdb", "gcc", "g++"], "the bench", options.yes)?;
     debs::download(debs::PROJECTS)?;
-    cmd::run(cmd::cargo().args([
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "scalpel-user",
-        "--bins",
-        "--examples",
-    ]))
+    cmd::build_release("scalpel-user", &["--bins", "--examples"])
 }
 
 /// Where the harness of the tests finds the program: the release build, for a bench.

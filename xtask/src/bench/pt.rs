@@ -58,15 +58,7 @@ text is ns a distinct instruction."
 }
 
 fn build() -> Result<PathBuf> {
-    cmd::run(cmd::cargo().args([
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "scalpel-scope",
-        "--example",
-        "pt_cost",
-    ]))?;
+    cmd::build_release("scalpel-scope", &["--example", "pt_cost"])?;
     Ok(cmd::target().join("release/examples/pt_cost"))
 }
 

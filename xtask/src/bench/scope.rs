@@ -31,15 +31,7 @@ const RATIOS: &[(&str, &str, &str)] = &[
 /// `rounds` times all of them.
 pub(super) fn run(rounds: usize, yes: bool) -> Result<Section> {
     apt::ensure(&["valgrind", "gdb"], "the bench of scopes", yes)?;
-    cmd::run(cmd::cargo().args([
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "scalpel-scope",
-        "--example",
-        "cost",
-    ]))?;
+    cmd::build_release("scalpel-scope", &["--example", "cost"])?;
     let program = cmd::target().join("release/examples/cost");
     let mut section = Section {
         title: "Scopes",

@@ -34,13 +34,7 @@ pub(crate) fn run(_options: &Options) -> Result<ExitCode> {
         bail!("the picture is of a real recording: run this as root");
     }
     debs::download(debs::PROJECTS)?;
-    cmd::run(cmd::cargo().args([
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "scalpel-user",
-    ]))?;
+    cmd::build_release("scalpel-user", &[])?;
     let folder = TempDir::with_prefix("scalpel-picture-")?;
     let programs = Programs::default();
     let server = Server::start(&programs)?;
