@@ -80,19 +80,20 @@ pub fn keep_old(path: &Path) -> Result<Option<PathBuf>, FileError> {
 
 /// Creates `path` anew: 0600, the caller's, never an existing file and never through a link.
 pub fn open_private(path: &Path) -> Result<File, FileError> {
-    let create = || -> io::Result<File> {
-        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .custom_flags(flags.bits().cast_signed())
-            .open(path)?;
-        Owner::of_this_run().give(&file)?;
-        Ok(file)
-    };
-    create().map_err(|error| FileError::new(path, error))
+    create_private(path).map_err(|error| FileError::new(path, error))
+}
+
+fn create_private(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    Owner::of_this_run().give(&file)?;
+    Ok(file)
 }
 
 /// Gives a finished file of ours to the caller of `sudo`; never follows a link.
@@ -136,7 +137,9 @@ impl Aside {
     /// Creates it beside `path`.
     pub fn create(path: &Path) -> Result<Self, FileError> {
         let aside = suffixed(path, &format!(".{}.part", std::process::id()));
-        let file = BufWriter::with_capacity(1 << 16, open_private(&aside)?);
+        // Its maker knows the place, not the name aside.
+        let file = create_private(&aside).map_err(|error| FileError::new(path, error))?;
+        let file = BufWriter::with_capacity(1 << 16, file);
         Ok(Self {
             file,
             aside,
@@ -228,6 +231,10 @@ mod tests {
         let error = write_private(Path::new("/nonexistent/x"), b"").unwrap_err();
         assert!(
             error.to_string().contains("folder does not exist"),
+            "{error}"
+        );
+        assert!(
+            error.to_string().contains("cannot write /nonexistent/x:"),
             "{error}"
         );
         let full = File::options()
