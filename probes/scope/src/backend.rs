@@ -45,8 +45,11 @@ impl HwBackend {
     }
 }
 
-/// Intel PT, once it has shown a function whose path is known.
-fn proven() -> Result<Pmu, String> {
+/// Intel PT of this machine, once it has shown a function whose path is known.
+///
+/// # Errors
+/// The gate that is closed.
+pub fn proven() -> Result<Pmu, String> {
     static PROVEN: OnceLock<Result<Pmu, String>> = OnceLock::new();
     let prove = || {
         let pmu = intel_pt(Path::new(SOURCES))?;
@@ -54,6 +57,23 @@ fn proven() -> Result<Pmu, String> {
         Ok(pmu)
     };
     PROVEN.get_or_init(prove).clone()
+}
+
+/// Branch records of this machine, AMD's or Intel's.
+///
+/// # Errors
+/// The gate that is closed.
+pub fn branch_records() -> Result<(), String> {
+    branches(&read("/proc/cpuinfo"), Path::new(SOURCES))
+}
+
+/// Intel's processors before the architectural records tell of theirs by their PMU alone.
+fn branches(cpuinfo: &str, sources: &Path) -> Result<(), String> {
+    let depth = fs::read_to_string(sources.join("cpu/caps/branches")).unwrap_or_default();
+    match Flavour::of(cpuinfo) {
+        Err(_) if depth.trim().parse().is_ok_and(|depth: u32| depth > 0) => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 fn read(path: &str) -> String {
@@ -95,6 +115,19 @@ mod tests {
     fn a_debugger_is_seen_in_the_status() {
         assert_eq!(tracer("Name:\tx\nTracerPid:\t0\n"), None);
         assert_eq!(tracer("Name:\tx\nTracerPid:\t17\n"), Some(17));
+    }
+
+    #[test]
+    fn branch_records_are_told_by_flags_or_by_the_pmu() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(branches("flags\t: fpu\n", folder.path()).is_err());
+        assert_eq!(branches("flags\t: amd_lbr_v2\n", folder.path()), Ok(()));
+        let caps = folder.path().join("cpu/caps");
+        fs::create_dir_all(&caps).unwrap();
+        for (depth, there) in [("32\n", true), ("0\n", false), ("", false)] {
+            fs::write(caps.join("branches"), depth).unwrap();
+            assert_eq!(branches("", folder.path()).is_ok(), there, "{depth}");
+        }
     }
 
     #[test]

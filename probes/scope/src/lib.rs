@@ -37,7 +37,7 @@ mod site;
 pub mod symbol;
 pub mod trace;
 
-pub use backend::HwBackend;
+pub use backend::{HwBackend, branch_records, proven};
 pub use scope::{
     Budget, Code, Emit, Ending, HwTrace, MOST_TRAPS, Options, ScopeError, ScopedTrace,
 };

@@ -7,6 +7,7 @@ pub(crate) struct Map {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) executable: bool,
+    pub(crate) writable: bool,
     /// Offset of `start` in the file.
     pub(crate) offset: u64,
     /// A file, or a name in brackets.
@@ -39,14 +40,15 @@ impl Map {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(6, ' ');
         let (start, end) = words.next()?.split_once('-')?;
-        let executable = words.next()?.as_bytes().get(2) == Some(&b'x');
+        let access = words.next()?.as_bytes();
         let offset = words.next()?;
         let path = words.nth(2).map(|path| path.trim_start().to_owned());
         let hex = |text| u64::from_str_radix(text, 16).ok();
         Some(Self {
             start: hex(start)?,
             end: hex(end)?,
-            executable,
+            executable: access.get(2) == Some(&b'x'),
+            writable: access.get(1) == Some(&b'w'),
             offset: hex(offset)?,
             path: path.filter(|path| !path.is_empty()),
         })
@@ -62,10 +64,11 @@ mod tests {
         let line = "7f00-7f20 r-xp 00001000 fe:00 1234                       /usr/lib/a b.so";
         let map = Map::parse(line).expect("a mapping");
         assert_eq!((map.start, map.end, map.offset), (0x7f00, 0x7f20, 0x1000));
-        assert!(map.executable);
+        assert!(map.executable && !map.writable);
         assert_eq!(map.path.as_deref(), Some("/usr/lib/a b.so"));
         let line = "7f00-7f20 rw-p 00000000 00:00 0 ";
         let map = Map::parse(line).expect("a mapping");
         assert_eq!((map.path, map.executable), (None, false));
+        assert!(map.writable);
     }
 }

@@ -41,3 +41,65 @@ impl Sink for Kept {
         self.steps.extend_from_slice(steps);
     }
 }
+
+/// Keeps the first steps.
+#[derive(Clone, Debug)]
+pub(crate) struct Limited {
+    kept: Kept,
+    most: usize,
+    cut: bool,
+}
+
+impl Limited {
+    /// Keeps at most so many steps.
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            kept: Kept::default(),
+            most,
+            cut: false,
+        }
+    }
+
+    /// What was kept, and whether there were more.
+    pub(crate) fn finish(self) -> (Kept, bool) {
+        (self.kept, self.cut)
+    }
+}
+
+impl Sink for Limited {
+    fn code(&mut self, code: &Code, symbol: Option<&Symbol>) {
+        // Indexes of later instructions are not asked for any more.
+        if !self.cut {
+            self.kept.code(code, symbol);
+        }
+    }
+
+    fn step(&mut self, thread: u32, step: &Step) {
+        self.cut |= self.kept.steps.len() >= self.most;
+        if !self.cut {
+            self.kept.step(thread, step);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Link;
+
+    #[test]
+    fn more_steps_than_are_kept_are_told() {
+        let step = Step {
+            code: 0,
+            count: 1,
+            next: 0,
+            link: Link::Flow,
+        };
+        for (ran, cut) in [(2, false), (3, false), (4, true)] {
+            let mut limited = Limited::new(3);
+            limited.steps(0, &vec![step; ran]);
+            let (kept, was_cut) = limited.finish();
+            assert_eq!((kept.steps.len(), was_cut), (ran.min(3), cut));
+        }
+    }
+}

@@ -49,6 +49,7 @@ impl Located {
             go: self.go,
             budget_ns: u64::try_from(plan.budget.as_nanos()).unwrap_or(u64::MAX),
             budget_steps: MOST_STEPS,
+            hardware: None,
         }
     }
 }

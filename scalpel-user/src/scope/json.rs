@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use scalpel_scope::Reasons;
 use scalpel_scope::render::{Syntax, lines};
-use scalpel_scope::trace::Fact;
+use scalpel_scope::trace::{Fact, Tier};
 
 use super::names::Names;
 use super::show::Shown;
@@ -114,11 +114,17 @@ pub(super) fn document(shown: &Shown<'_>, names: &mut Names) -> serde_json::Resu
     if (calls.len() as u64) < shown.plan.calls {
         reasons.push(NOT_CALLED);
     }
+    let last = shown.recorded.calls.last();
+    let tier = last.map_or(Tier::None, |call| call.trace.tier);
     let document = Document {
         status: status(&reasons),
         reasons,
-        tier: if calls.is_empty() { "none" } else { "ptrace" },
-        skip_reason: None,
+        tier: tier.word(),
+        skip_reason: shown
+            .recorded
+            .calls
+            .iter()
+            .find_map(|call| call.trace.skip_reason.clone()),
         instructions: calls.iter().map(|call| call.instructions).sum(),
         function: shown.located.map(|located| Function {
             key: located.info.key(),

@@ -13,8 +13,7 @@ mod show;
 use std::time::Duration;
 
 use anyhow::Result;
-use scalpel_scope::HwBackend;
-use scalpel_scope::outside::message::{Call, End, Gate, Order, Report};
+use scalpel_scope::outside::message::{Arm, Call, End, Gate, Hardware, Order, Report};
 
 use crate::cli::TierArg;
 use crate::exit::Outcome;
@@ -110,12 +109,15 @@ struct Recorded {
 
 /// Scopes as planned.
 pub fn run(plan: &LivePlan, output: &Output) -> Result<Outcome> {
-    if let Err(gate) = tier(plan.tier) {
-        if plan.view == crate::plan::TraceView::Json {
-            output.data(json::skipped(&gate)?)?;
+    let hardware = match hardware(plan.tier) {
+        Ok(hardware) => hardware,
+        Err(gate) => {
+            if plan.view == crate::plan::TraceView::Json {
+                output.data(json::skipped(&gate)?)?;
+            }
+            return Err(ScopeError::Tier(gate).into());
         }
-        return Err(ScopeError::Tier(gate).into());
-    }
+    };
     let mut subject = Subject::open(&plan.target)?;
     if let Some(spawned) = &subject.spawned {
         function::is_in_program(spawned, plan)?;
@@ -125,6 +127,7 @@ pub fn run(plan: &LivePlan, output: &Output) -> Result<Outcome> {
     let mut watch = Watch {
         plan,
         output,
+        hardware,
         located: None,
         names: Names::new(&subject.process),
         recorded: Recorded::default(),
@@ -168,23 +171,13 @@ fn finish(
     })
 }
 
-/// What stands against the tier that was asked for.
-fn tier(tier: TierArg) -> Result<(), String> {
-    let hardware = |backend: HwBackend, decode: &str| {
-        backend
-            .gate()
-            .and_then(|()| Err(format!("another process is recorded by perf: {decode}")))
-    };
+/// What records the calls instead of steps, if anything does. The error names the gate of a tier that was asked for.
+fn hardware(tier: TierArg) -> Result<Option<Hardware>, String> {
     match tier {
-        TierArg::Auto | TierArg::Step => Ok(()),
-        TierArg::Pt => hardware(
-            HwBackend::IntelPt,
-            "`perf record -e intel_pt//u -p PID`, then `scope decode`",
-        ),
-        TierArg::Lbr => hardware(
-            HwBackend::AmdLbr,
-            "`perf record -b -p PID`, then `scope decode`",
-        ),
+        TierArg::Auto => Ok(scalpel_scope::proven().ok().map(Hardware::Pt)),
+        TierArg::Step => Ok(None),
+        TierArg::Pt => scalpel_scope::proven().map(Hardware::Pt).map(Some),
+        TierArg::Lbr => scalpel_scope::branch_records().map(|()| Some(Hardware::Lbr)),
     }
 }
 
@@ -192,6 +185,7 @@ fn tier(tier: TierArg) -> Result<(), String> {
 struct Watch<'a> {
     plan: &'a LivePlan,
     output: &'a Output,
+    hardware: Option<Hardware>,
     located: Option<Located>,
     names: Names,
     recorded: Recorded,
@@ -232,7 +226,7 @@ impl Watch<'_> {
         match report {
             Report::Seized { .. } => match (&mut subject.spawned, &self.located) {
                 (Some(spawned), _) => spawned.release()?,
-                (None, Some(located)) => guardian.order(&Order::Arm(located.arm(self.plan)))?,
+                (None, Some(located)) => guardian.order(&Order::Arm(self.arm(located)))?,
                 (None, None) => {}
             },
             Report::Began => self.began(subject, guardian)?,
@@ -271,6 +265,13 @@ impl Watch<'_> {
         Ok(())
     }
 
+    fn arm(&self, located: &Located) -> Arm {
+        Arm {
+            hardware: self.hardware.clone(),
+            ..located.arm(self.plan)
+        }
+    }
+
     /// The command stands at its first instruction: its libraries are mapped.
     fn began(&mut self, subject: &Subject, guardian: &mut Guardian) -> Result<()> {
         let process = &subject.process;
@@ -282,7 +283,7 @@ impl Watch<'_> {
             Err(_) if another => guardian.order(&Order::Next),
             Err(error) => Err(error),
             Ok(()) => match &self.located {
-                Some(located) => guardian.order(&Order::Arm(located.arm(self.plan))),
+                Some(located) => guardian.order(&Order::Arm(self.arm(located))),
                 None => Ok(()),
             },
         }

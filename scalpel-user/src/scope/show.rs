@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use scalpel_scope::outside::message::{Call, End};
 use scalpel_scope::render::{self, Syntax};
+use scalpel_scope::trace::Tier;
 
 use super::names::Names;
 use super::{Located, Recorded, chrome, json};
@@ -71,8 +72,12 @@ impl Shown<'_> {
     fn heading(&self, number: usize, call: &Call) -> String {
         let name = self.located.map_or("", |located| &located.info.name);
         let seconds = |ns: u64| format!("{}.{:06}", ns / 1_000_000_000, ns / 1_000 % 1_000_000);
+        let how = match call.trace.tier {
+            Tier::Ptrace => "stepped",
+            _ => "recorded",
+        };
         format!(
-            "call {number} of {name}: thread {} of {} (pid {}), at {} s, stepped for {} s\n",
+            "call {number} of {name}: thread {} of {} (pid {}), at {} s, {how} for {} s\n",
             call.tid,
             self.command,
             self.pid,

@@ -1,11 +1,10 @@
-//! Branch records of the calling thread, sampled: a survey of what a scope runs, never its exact trace.
+//! Branch records of one thread, sampled: a survey of what it runs, never its exact trace.
 use std::rc::Rc;
 
 use super::{Branch, Runs};
 use crate::perf::{self, Channel, Door, Wish};
-use crate::pt::{Space, live};
+use crate::pt::{Image, Space, live};
 use crate::sink::Kept;
-use crate::symbol::ProcessSymbols;
 use crate::trace::{Form, Reasons, Tier, Trace};
 
 /// Samples are of one in so many cycles.
@@ -85,51 +84,76 @@ impl Survey {
         Ok(Self(channel))
     }
 
+    /// The same of another thread.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    pub(crate) fn start_on(door: &dyn Door, thread: u32) -> Result<Self, perf::Refusal> {
+        let mut channel = door.open(&Wish {
+            thread,
+            ..Self::wish()
+        })?;
+        channel.enable()?;
+        Ok(Self(channel))
+    }
+
     /// Ends it: the runs of its samples.
     pub fn stop(&mut self, form: Form) -> Trace {
-        self.0.disable();
-        let taken = self.0.take();
-        let Ok(image) = live::own_code() else {
-            return Trace::skipped(
+        let records = self.take();
+        match live::own_code() {
+            Ok(image) => runs(&records, image, form),
+            Err(_) => Trace::skipped(
                 form,
                 "amd-lbr: the process's code cannot be read".to_owned(),
-            );
-        };
-        let image = Rc::new(image);
-        let mut names = ProcessSymbols::new();
-        let mut kept = Kept::default();
-        let mut runs = Runs::new(&mut kept);
-        for (kind, body) in perf::records(&taken.records) {
-            match kind {
-                SAMPLE => {
-                    let mut space = Space {
-                        id: 0,
-                        image: &image,
-                        names: &mut names,
-                    };
-                    runs.sample(0, &mut space, &stack(body));
-                }
-                LOST => runs.doubt(Reasons::BUFFER_FULL),
-                _ => {}
-            }
+            ),
         }
-        let summary = runs.finish();
-        let mut trace = Trace::skipped(form, String::new());
-        trace.skip_reason = None;
-        trace.tier = Tier::Lbr;
-        trace.counted = summary.instructions;
-        trace.reasons = summary.reasons;
-        trace.verified = summary.verified;
-        trace.assumed = summary.assumed;
-        (trace.steps, trace.code) = (kept.steps, kept.code);
-        trace.begin = trace
-            .steps
-            .first()
-            .and_then(|step| trace.code_of(step))
-            .map(|code| code.addr);
-        trace.end = trace.steps.last().map(|step| step.next);
-        trace
     }
+
+    /// Ends it: the records as they are.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.0.disable();
+        self.0.take().records
+    }
+}
+
+/// The runs of the samples among records, in this code.
+pub(crate) fn runs(records: &[u8], image: Image, form: Form) -> Trace {
+    let image = Rc::new(image);
+    let mut names = live::NoNames;
+    let mut kept = Kept::default();
+    let mut runs = Runs::new(&mut kept);
+    for (kind, body) in perf::records(records) {
+        match kind {
+            SAMPLE => {
+                let mut space = Space {
+                    id: 0,
+                    image: &image,
+                    names: &mut names,
+                };
+                runs.sample(0, &mut space, &stack(body));
+            }
+            LOST => runs.doubt(Reasons::BUFFER_FULL),
+            _ => {}
+        }
+    }
+    let summary = runs.finish();
+    let mut trace = Trace::skipped(form, String::new());
+    trace.skip_reason = None;
+    trace.tier = Tier::Lbr;
+    trace.counted = summary.instructions;
+    trace.reasons = summary.reasons;
+    trace.verified = summary.verified;
+    trace.assumed = summary.assumed;
+    (trace.steps, trace.code) = (kept.steps, kept.code);
+    ended(trace)
+}
+
+pub(crate) fn ended(mut trace: Trace) -> Trace {
+    trace.begin = trace
+        .steps
+        .first()
+        .and_then(|step| trace.code_of(step))
+        .map(|code| code.addr);
+    trace.end = trace.steps.last().map(|step| step.next);
+    trace
 }
 
 /// The branches of a sample: who, how many, and they.

@@ -1,6 +1,7 @@
 //! What tool and guardian say to each other: one JSON object a line, orders in, reports out.
 use serde::{Deserialize, Serialize};
 
+use crate::pt::live::Pmu;
 use crate::trace::Trace;
 
 /// From the tool.
@@ -34,6 +35,17 @@ pub struct Arm {
     pub budget_ns: u64,
     /// How many instructions of one call may be stepped.
     pub budget_steps: u64,
+    /// What the processor records itself; none: calls are stepped.
+    pub hardware: Option<Hardware>,
+}
+
+/// How a processor records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hardware {
+    /// Intel PT, by this event source.
+    Pt(Pmu),
+    /// Branch records, sampled.
+    Lbr,
 }
 
 /// From the guardian.

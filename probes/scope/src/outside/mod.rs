@@ -8,8 +8,10 @@
     reason = "ptrace, perf events, and a handler for another process"
 )]
 mod breakpoint;
+mod decoder;
 mod guard;
 mod handler;
+mod hardware;
 mod log;
 mod machine;
 pub mod message;
@@ -25,8 +27,12 @@ use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 
+use crate::perf::{Door, Kernel};
+
+use decoder::Decoder;
+use hardware::CodeCopies;
 use message::{Arm, End, Order, Report};
-use sys::Tid;
+use sys::{Registers, Tid};
 use watch::{Happened, Refusal, Watch};
 
 /// Guards one process until the calls that were asked for are recorded, or until the input ends: orders come by stdin,
@@ -35,13 +41,22 @@ use watch::{Happened, Refusal, Watch};
 /// # Errors
 /// The tool does not speak as it should, or does not listen.
 pub fn guard() -> io::Result<()> {
+    guard_by(&Kernel)
+}
+
+/// The same, where `door` opens the events by which a processor records.
+///
+/// # Errors
+/// As of [`guard`].
+pub fn guard_by(door: &(dyn Door + Sync)) -> io::Result<()> {
     sys::outlive_the_terminal();
     sys::hold_child_signal();
     // A thread of its own traces: its end lets go of all threads at once, while the end of a process takes its time.
-    let last = std::thread::spawn(|| session(&mut io::stdin().lock(), &mut io::stdout().lock()));
-    let last = last
-        .join()
-        .map_err(|_panic| io::Error::other("the tracing thread panicked"))?;
+    let last = std::thread::scope(|scope| {
+        let session = || session(&mut io::stdin().lock(), &mut io::stdout().lock(), door);
+        scope.spawn(session).join()
+    });
+    let last = last.map_err(|_panic| io::Error::other("the tracing thread panicked"))?;
     let last = match last {
         Ok(last) => last,
         Err(Trouble::Refused(Refusal { gate, why })) => Report::Refused { gate, why },
@@ -61,7 +76,11 @@ impl From<Refusal> for Trouble {
     }
 }
 
-fn session(input: &mut (impl BufRead + AsFd), output: &mut impl Write) -> Result<Report, Trouble> {
+fn session(
+    input: &mut (impl BufRead + AsFd),
+    output: &mut impl Write,
+    door: &dyn Door,
+) -> Result<Report, Trouble> {
     let fd = input.as_fd().as_raw_fd();
     let Some(Order::Seize { pid, held }) = hear(input)? else {
         return Err(wrong_order());
@@ -69,8 +88,18 @@ fn session(input: &mut (impl BufRead + AsFd), output: &mut impl Write) -> Result
     let mut watch = Watch::seize(pid, held, fd)?;
     let threads = watch.threads();
     tell(output, &Report::Seized { threads })?;
-    let why = follow(&mut watch, input, output)?;
+    let mut recordings = Recordings {
+        door,
+        decoder: None,
+        code: CodeCopies::default(),
+    };
+    let why = follow(&mut watch, input, output, &mut recordings)?;
     watch.let_go()?;
+    if let Some(decoder) = recordings.decoder {
+        for call in decoder.rest().map_err(Trouble::Pipe)? {
+            tell(output, &Report::Call(Box::new(call)))?;
+        }
+    }
     Ok(Report::Ended {
         why,
         passed: watch.passed,
@@ -78,10 +107,18 @@ fn session(input: &mut (impl BufRead + AsFd), output: &mut impl Write) -> Result
     })
 }
 
+/// What calls are recorded with that are not stepped.
+struct Recordings<'d> {
+    door: &'d dyn Door,
+    decoder: Option<Decoder>,
+    code: CodeCopies,
+}
+
 fn follow(
     watch: &mut Watch,
     input: &mut (impl BufRead + AsFd),
     output: &mut impl Write,
+    recordings: &mut Recordings<'_>,
 ) -> Result<End, Trouble> {
     let mut calls = 0;
     loop {
@@ -100,8 +137,7 @@ fn follow(
                 }
             }
             Happened::Called(tid, registers) => {
-                let call = record::call(watch, tid, *registers)?;
-                tell(output, &Report::Call(Box::new(call)))?;
+                called(watch, tid, *registers, output, recordings)?;
                 calls += 1;
                 if calls >= watch.arm.calls {
                     return Ok(End::Calls);
@@ -110,6 +146,35 @@ fn follow(
             }
         }
     }
+}
+
+/// A call that is asked for is about to run.
+fn called(
+    watch: &mut Watch,
+    tid: Tid,
+    registers: Registers,
+    output: &mut impl Write,
+    recordings: &mut Recordings<'_>,
+) -> Result<(), Trouble> {
+    let Some(hardware) = watch.arm.hardware.clone() else {
+        let call = record::call(watch, tid, registers)?;
+        return tell(output, &Report::Call(Box::new(call)));
+    };
+    let Recordings {
+        door,
+        decoder,
+        code,
+    } = recordings;
+    let recording = hardware::call(watch, (tid, &registers), &hardware, *door, code)?;
+    let decoder = match decoder {
+        Some(decoder) => decoder,
+        None => decoder.insert(Decoder::start().map_err(Trouble::Pipe)?),
+    };
+    decoder.take(recording);
+    for call in decoder.ready() {
+        tell(output, &Report::Call(Box::new(call)))?;
+    }
+    Ok(())
 }
 
 /// The program stands at its first instruction: what now? `false`: nobody asks any more.

@@ -18,7 +18,7 @@ use crate::trace::{Fact, Link, Reasons};
 pub(super) const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 pub(super) const TRAP_FLAG: u64 = 0x100;
 /// How far above its return address a callee may leave the stack by `ret n`.
-const MOST_POPPED: u64 = 0xffff;
+pub(super) const MOST_POPPED: u64 = 0xffff;
 /// Steps between two looks at the clock and the thread's processor.
 const LOOK_EVERY: u64 = 16;
 const PIN_EVERY: u64 = 256;

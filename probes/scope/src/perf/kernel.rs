@@ -71,8 +71,18 @@ fn event(wish: &Wish) -> Result<OwnedFd, Refusal> {
     put(40, &FLAGS.to_le_bytes());
     put(72, &wish.branch_sample_type.to_le_bytes());
     const CLOEXEC: libc::c_ulong = 8;
-    // SAFETY: the attributes are alive and as long as they say; this thread, on any processor, without a group.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attr.as_ptr(), 0, -1, -1, CLOEXEC) };
+    let thread = wish.thread.cast_signed();
+    // SAFETY: the attributes are alive and as long as they say; one thread, on any processor, without a group.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            attr.as_ptr(),
+            thread,
+            -1,
+            -1,
+            CLOEXEC,
+        )
+    };
     let fd = i32::try_from(fd).unwrap_or(-1);
     if fd < 0 {
         return Err(refused(Step::Open));

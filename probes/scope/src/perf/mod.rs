@@ -15,9 +15,11 @@ pub struct Area {
     pub snapshot: bool,
 }
 
-/// An event of the calling thread's user code.
+/// An event of one thread's user code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
+    /// The thread; 0 = the calling one.
+    pub thread: u32,
     /// Number of the event source.
     pub kind: u32,
     /// Its configuration.

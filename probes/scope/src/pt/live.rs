@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use super::encode::Shape;
 use super::{Clock, CodeBytes, Flows, Image, Single, Stream, Summary};
 use crate::flow;
 use crate::maps::Map;
 use crate::perf::{self, Area, Channel, Door, Refusal, Step, Wish};
-use crate::sink::Kept;
+use crate::sink::{Kept, Limited};
 use crate::symbol::{Resolver, Symbol};
 use crate::trace::{Form, Link, Reasons, Tier, Trace};
 
@@ -19,6 +21,8 @@ const MOST: usize = 4 << 20;
 const LEAST: usize = 64 << 10;
 /// Code that is copied at a close.
 const MOST_CODE: u64 = 256 << 20;
+/// Steps that are kept of one recording: few packets can tell of very many.
+const MOST_STEPS: usize = 4 << 20;
 const AUX: u32 = 11;
 const LOST: u32 = 2;
 /// Flags of an AUX record: dropped for want of room; gaps in it; another event's data among it.
@@ -29,7 +33,7 @@ const EPERM: i32 = 1;
 const ENOMEM: i32 = 12;
 
 /// The event source as the kernel describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pmu {
     kind: u32,
     config: u64,
@@ -76,12 +80,12 @@ fn bit(folder: &Path, name: &str) -> Result<u64, String> {
     mask.ok_or_else(|| format!("{TIER}: its PMU does not tell the place of `{name}`"))
 }
 
-/// An event of this thread that can record.
+/// An event of one thread that can record.
 #[derive(Debug)]
 pub struct Recorder(Box<dyn Channel>);
 
 impl Recorder {
-    /// Opens the event. With little memory that may be locked, it takes less.
+    /// Opens the event of the calling thread. With little memory that may be locked, it takes less.
     ///
     /// # Errors
     /// The gate that is closed.
@@ -91,16 +95,35 @@ impl Recorder {
         snapshot: bool,
         filter: Option<&str>,
     ) -> Result<Self, String> {
+        let wish = |area| pmu.wish(area, filter.map(str::to_owned));
+        Self::open_as(door, snapshot, &wish).map_err(|refusal| refusal.sentence(TIER))
+    }
+
+    /// Opens the event of another thread.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    pub(crate) fn open_on(door: &dyn Door, pmu: &Pmu, thread: u32) -> Result<Self, Refusal> {
+        let wish = |area| Wish {
+            thread,
+            ..pmu.wish(area, None)
+        };
+        Self::open_as(door, false, &wish)
+    }
+
+    fn open_as(
+        door: &dyn Door,
+        snapshot: bool,
+        wish: &dyn Fn(Area) -> Wish,
+    ) -> Result<Self, Refusal> {
         let mut bytes = MOST;
         loop {
             let area = Area { bytes, snapshot };
             let full = |refusal: &Refusal| {
                 refusal.step == Step::Map && matches!(refusal.errno, EPERM | ENOMEM)
             };
-            match door.open(&pmu.wish(area, filter.map(str::to_owned))) {
+            match door.open(&wish(area)) {
                 Ok(channel) => return Ok(Self(channel)),
                 Err(refusal) if full(&refusal) && bytes > LEAST => bytes /= 2,
-                Err(refusal) => return Err(refusal.sentence(TIER)),
+                Err(refusal) => return Err(refusal),
             }
         }
     }
@@ -110,7 +133,11 @@ impl Recorder {
     /// # Errors
     /// The gate that is closed.
     pub fn start(&mut self) -> Result<(), String> {
-        self.0.enable().map_err(|refusal| refusal.sentence(TIER))
+        self.enable().map_err(|refusal| refusal.sentence(TIER))
+    }
+
+    pub(crate) fn enable(&mut self) -> Result<(), Refusal> {
+        self.0.enable()
     }
 
     /// Ends: the packets, and why some are missing.
@@ -140,7 +167,9 @@ pub enum Wanted {
     Call(u64),
 }
 
-struct NoNames;
+/// Names nothing.
+#[derive(Debug)]
+pub(crate) struct NoNames;
 
 impl Resolver for NoNames {
     fn resolve(&mut self, _addr: u64) -> Option<Symbol> {
@@ -158,13 +187,32 @@ pub fn decode(
     image: Image,
     wanted: Wanted,
 ) -> Result<Trace, String> {
+    decode_most(packets, missing, image, wanted, MOST_STEPS)
+}
+
+/// The trace of at most so many steps.
+pub(crate) fn decode_most(
+    packets: &[u8],
+    missing: Reasons,
+    image: Image,
+    wanted: Wanted,
+    most: usize,
+) -> Result<Trace, String> {
     let mut names = NoNames;
     let mut guide = Single::new(image, &mut names);
-    let mut kept = Kept::default();
-    let mut flows = Flows::new(&mut kept);
+    let mut limited = Limited::new(most);
+    let mut flows = Flows::new(&mut limited);
     flows.doubt(missing);
     Stream::new(None, Clock::default()).all(packets, &mut guide, &mut flows)?;
-    let summary = flows.finish();
+    let mut summary = flows.finish();
+    let kept = match limited.finish() {
+        (kept, false) => kept,
+        (kept, true) => {
+            summary.reasons = summary.reasons.with(Reasons::BUDGET);
+            summary.seal = None;
+            kept
+        }
+    };
     Ok(match wanted {
         Wanted::Form(form) => part_of(form, kept, summary),
         Wanted::Call(function) => call_of(function, kept, summary),
@@ -268,7 +316,7 @@ fn returns_to(trace: &Trace, at: usize) -> Option<u64> {
 }
 
 /// What was cut out is judged again, by itself.
-fn judged(mut trace: Trace) -> Trace {
+pub(crate) fn judged(mut trace: Trace) -> Trace {
     trace.seal = Some(crate::oracle::sealed(&trace));
     trace.reasons = trace.reasons.with(crate::oracle::check(&trace));
     trace

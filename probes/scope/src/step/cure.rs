@@ -46,6 +46,8 @@ cures! {
     LandingsKnown
     MoveFollowed
     FaultActionEmulated
+    StubKnownByPlace
+    SelfLoopCounted
 }
 
 /// Whether the cure is in force.

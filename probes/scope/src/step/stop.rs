@@ -1,6 +1,6 @@
 //! One stop: what ran since the last one is joined to the log, what runs next is read, guarded and foretold.
 //! Runs in the handler: no libc, no lock, no allocation.
-use iced_x86::{Instruction, Mnemonic, Register};
+use iced_x86::{FlowControl, Instruction, Mnemonic, Register};
 
 use super::cure::{Cure, holds};
 use super::guard::{self, Verdict};
@@ -53,8 +53,8 @@ pub(super) fn stop(thread: &mut Thread, registers: &mut Registers<'_>) {
     }
 }
 
-/// Behind a call that a stub made.
-pub(super) fn landed(thread: &mut Thread, registers: &mut Registers<'_>) {
+/// Behind a call that a stub made: the registers are as the call itself leaves them.
+pub(super) fn came_back(thread: &mut Thread, registers: &mut Registers<'_>) {
     thread.away = false;
     let made = u32::try_from(registers.rax().cast_signed()).unwrap_or(0);
     if let Some(is_thread) = thread.child.take()
@@ -64,7 +64,6 @@ pub(super) fn landed(thread: &mut Thread, registers: &mut Registers<'_>) {
     }
     registers.set_rip(thread.before.fall);
     registers.set_rcx(thread.before.fall);
-    stop(thread, registers);
 }
 
 /// Ends stepping before its time: the body runs on natively, with the signal mask that it wants.
@@ -146,6 +145,8 @@ fn run(
         len: u8::try_from(instruction.len()).unwrap_or(0),
         next,
         successors: flow::successors(&instruction),
+        counters: (registers.rcx(), registers.rsp()),
+        counts: kind == Kind::Repeated || counts(&instruction),
         kind: match verdict {
             Verdict::Emulated | Verdict::Away => Kind::Plain,
             _ => kind,
@@ -185,6 +186,19 @@ fn verdict(
         return Verdict::Away;
     }
     Verdict::Halt(Reasons::SHADOW)
+}
+
+/// Whether an instruction that leads to itself shows by a register that it has run.
+fn counts(instruction: &Instruction) -> bool {
+    !matches!(
+        instruction.flow_control(),
+        FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch
+            | FlowControl::ConditionalBranch
+    ) || matches!(
+        instruction.mnemonic(),
+        Mnemonic::Loop | Mnemonic::Loope | Mnemonic::Loopne
+    )
 }
 
 fn kind(instruction: &Instruction) -> Kind {

@@ -74,6 +74,10 @@ pub(super) struct Before {
     pub(super) len: u8,
     pub(super) next: Next,
     pub(super) successors: Successors,
+    /// RCX and RSP before it ran.
+    pub(super) counters: (u64, u64),
+    /// It changes one of them each time that it leads to itself.
+    pub(super) counts: bool,
     pub(super) kind: Kind,
 }
 
@@ -165,6 +169,8 @@ impl Thread {
             anywhere: false,
             again: None,
         },
+        counters: (0, 0),
+        counts: false,
         kind: Kind::First,
     };
 

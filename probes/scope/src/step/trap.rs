@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::cure::{Cure, holds};
 use super::registers::{Registers, TRAP_FLAG};
-use super::thread::{Kind, Thread, mark};
+use super::thread::{Before, Kind, Thread, mark};
 use super::{bulk, callout, displaced, doors, engine, foreign, over, stop, sys, thread};
+use crate::trace::Reasons;
 
 const SI_KERNEL: i32 = 0x80;
 const TRAP_TRACE: i32 = 2;
@@ -160,9 +161,17 @@ pub(super) extern "C" fn on_trap(
         return;
     }
     let armed = state.filter(|thread| thread.armed && !thread.callout.is_native());
+    // The kernel keeps one SIGTRAP: one that was sent swallows that of a breakpoint, which the place alone tells then.
+    let mut stubs = thread_back(armed.as_deref(), &registers);
+    stubs &= code == SI_KERNEL || holds(Cure::StubKnownByPlace);
     match armed {
-        Some(thread) if code == SI_KERNEL && thread.away && over::landed(registers.rip()) => {
-            stop::landed(thread, &mut registers);
+        Some(thread) if stubs => {
+            stop::came_back(thread, &mut registers);
+            if code != SI_KERNEL {
+                foreign::hand_on(Some(thread), signal, info, context, false);
+            }
+            // SAFETY: still the kernel's frame of this call.
+            stop::stop(thread, &mut Registers(unsafe { &mut *context }));
         }
         Some(thread)
             if from_kernel
@@ -181,6 +190,9 @@ pub(super) extern "C" fn on_trap(
             foreign::hand_on(Some(thread), signal, info, context, forced);
             if stepped {
                 behind(thread, code, context);
+            } else {
+                // SAFETY: still the kernel's frame of this call.
+                bulk::hit(thread, &mut Registers(unsafe { &mut *context }));
             }
         }
         // A thread that was born with the flag, or got it back by POPF after the close.
@@ -191,6 +203,11 @@ pub(super) extern "C" fn on_trap(
         }
         None => foreign::hand_on(None, signal, info, context, code > 0),
     }
+}
+
+/// Whether the thread stands behind the breakpoint of a stub.
+fn thread_back(thread: Option<&Thread>, registers: &Registers<'_>) -> bool {
+    thread.is_some_and(|thread| thread.away) && over::landed(registers.rip())
 }
 
 /// Behind somebody else's signal in the traced flow.
@@ -205,9 +222,35 @@ fn behind(thread: &mut Thread, code: i32, context: *mut libc::ucontext_t) {
         last.marks |= mark::HIT;
     }
     // The trap of a breakpoint is itself a stop; so is a signal that a pending step was merged into.
-    if before.kind != Kind::First && registers.rip() != before.addr {
-        stop::stop(thread, &mut registers);
-    } else {
-        registers.trap(true);
+    match merged(&before, &registers) {
+        Merged::Yes => stop::stop(thread, &mut registers),
+        Merged::No => registers.trap(true),
+        Merged::Unknown => {
+            thread.blame(Reasons::UNEXPLAINED);
+            registers.trap(true);
+        }
+    }
+}
+
+/// Whether a step's own signal was swallowed by one that was sent.
+#[derive(Clone, Copy, PartialEq)]
+enum Merged {
+    Yes,
+    No,
+    Unknown,
+}
+
+/// An instruction that leads to itself has run if it has counted, or has pushed.
+fn merged(before: &Before, registers: &Registers<'_>) -> Merged {
+    let moved = registers.rip() != before.addr;
+    let again = before.successors.allow(before.addr) || before.kind == Kind::Repeated;
+    match before.kind {
+        Kind::First => Merged::No,
+        _ if moved => Merged::Yes,
+        _ if !again || !holds(Cure::SelfLoopCounted) => Merged::No,
+        _ if (registers.rcx(), registers.rsp()) != before.counters => Merged::Yes,
+        // A jump to itself leaves no trace of how often it ran.
+        _ if before.counts => Merged::No,
+        _ => Merged::Unknown,
     }
 }

@@ -36,11 +36,11 @@ struct Fake {
     wishes: RefCell<Vec<Wish>>,
 }
 
-#[derive(Debug)]
-struct Replay {
-    taken: Taken,
-    enabled: bool,
-    disabled: bool,
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    pub(crate) taken: Taken,
+    pub(crate) enabled: bool,
+    pub(crate) disabled: bool,
 }
 
 impl Door for Fake {
@@ -50,8 +50,7 @@ impl Door for Fake {
             Some(refusal) => Err(refusal),
             None => Ok(Box::new(Replay {
                 taken: self.taken.clone(),
-                enabled: false,
-                disabled: false,
+                ..Replay::default()
             })),
         }
     }
@@ -86,13 +85,13 @@ fn sources() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-fn pmu() -> Pmu {
+pub(crate) fn pmu() -> Pmu {
     let (_folder, path) = sources();
     Pmu::read(&path).unwrap()
 }
 
 /// A program, its stepped trace, and its packets.
-fn program(seed: u64) -> (Routine, Trace, Vec<u8>) {
+pub(crate) fn program(seed: u64) -> (Routine, Trace, Vec<u8>) {
     let mut dice = programs::Dice(seed);
     let memory = code::memory();
     let buffer = code::memory() as u64;
@@ -127,7 +126,7 @@ fn recorded(door: &Fake, wanted: Wanted) -> Trace {
     decode(&packets, missing, own_code().unwrap(), wanted).unwrap()
 }
 
-fn path(trace: &Trace) -> Vec<u64> {
+pub(crate) fn path(trace: &Trace) -> Vec<u64> {
     trace
         .steps
         .iter()
@@ -136,7 +135,7 @@ fn path(trace: &Trace) -> Vec<u64> {
 }
 
 /// `PERF_RECORD_AUX` with these flags.
-fn aux_record(flags: u64) -> Vec<u8> {
+pub(crate) fn aux_record(flags: u64) -> Vec<u8> {
     let mut record = 11_u32.to_le_bytes().to_vec();
     record.extend([0, 0, 32, 0]);
     for word in [0, 4096, flags] {
@@ -303,8 +302,7 @@ fn the_bits_are_those_that_the_kernel_names() {
 }
 
 /// A sample of the branches of a stepped trace, as the kernel writes it: the newest first.
-fn a_survey_shows_its_runs_and_is_never_complete() {
-    let (_, truth, _) = program(23);
+pub(crate) fn sample(truth: &Trace) -> (Vec<(u64, u64)>, Vec<u8>) {
     let mut branches = Vec::new();
     for step in &truth.steps {
         let code = truth.code_of(step).unwrap();
@@ -324,6 +322,12 @@ fn a_survey_shows_its_runs_and_is_never_complete() {
             record.extend(word.to_le_bytes());
         }
     }
+    (branches, record)
+}
+
+fn a_survey_shows_its_runs_and_is_never_complete() {
+    let (_, truth, _) = program(23);
+    let (branches, record) = sample(&truth);
     let door = door(&[], &record);
     let trace = Survey::start(&door).unwrap().stop(Form::Window);
     assert_eq!(trace.tier, Tier::Lbr);

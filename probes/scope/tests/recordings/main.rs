@@ -14,6 +14,7 @@
 #[expect(dead_code, reason = "other suites use the rest of it")]
 mod code;
 mod figures;
+mod guarded;
 mod live;
 mod made;
 #[path = "../shapes/shape/mutation.rs"]
@@ -101,9 +102,13 @@ fn main() -> ExitCode {
         streaming::child(Path::new(&folder));
         return ExitCode::SUCCESS;
     }
+    if guarded::is_another_process() {
+        return guarded::another_process();
+    }
     let arguments = Arguments::from_args();
     let all = [
         figures::ALL,
+        guarded::ALL,
         live::ALL,
         made::ALL,
         mutations::ALL,

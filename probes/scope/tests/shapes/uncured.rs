@@ -117,6 +117,14 @@ pub(crate) const ALL: &[(&str, &[&str])] = &[
         &["a_handler_of_a_fault_set_in_the_scope_is_the_programs"],
     ),
     (
+        "StubKnownByPlace",
+        &["sent_traps_lose_no_call_that_a_stub_makes"],
+    ),
+    (
+        "SelfLoopCounted",
+        &["sent_traps_lose_no_turn_of_one_instruction"],
+    ),
+    (
         "LandingsKnown",
         &["a_jump_back_that_no_slot_shows_is_a_reason"],
     ),

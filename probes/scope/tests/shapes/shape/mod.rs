@@ -12,6 +12,7 @@ mod mutation;
 mod random;
 mod real;
 mod surface;
+mod swallowed;
 
 pub(crate) use callouts::may as may_watch;
 pub(crate) use flow::has_protection_keys;
@@ -85,6 +86,11 @@ shapes! {
         a_handler_on_its_own_stack_is_excluded_and_returns,
         a_pending_signal_is_noted,
         a_return_probe_in_the_code_is_exact,
+    }
+    swallowed {
+        sent_traps_lose_no_call_that_a_stub_makes,
+        sent_traps_lose_no_turn_of_one_instruction,
+        sent_traps_lose_no_turn_of_a_string_instruction,
     }
     life {
         a_fork_is_stepped_over_and_the_child_runs_free,
