@@ -13,7 +13,6 @@ const BLIND_SPOTS = [
   'code of Node.js itself and built-in functions: seen natively only',
   'eval, new Function and vm scripts without a file name: left as they are',
   'initializers of class fields, static blocks, default parameters: part of whoever runs them',
-  'top level of ECMAScript modules: listed, no calls',
   'code that ran before this preload: snapshots, single executable applications, earlier --require',
   'children and workers that are started without NODE_OPTIONS',
 ];
@@ -63,6 +62,8 @@ function tell(addon, mode) {
   const how = mode === 'v8' ? 'V8 precise coverage' : `load-time rewrite, ${mode} mode`;
   addon.note(KINDS.runtime, 0, `Node.js ${process.versions.node}, ${how}`);
   for (const text of BLIND_SPOTS) addon.note(KINDS.blindSpot, 0, text);
+  if (mode === 'call' && !addon.turns())
+    addon.note(KINDS.blindSpot, 0, 'the end of a module by an exception: what runs later seems to be called by it');
 }
 
 /** Frames of rewritten functions are larger: without more stack, recursion would end earlier than it did. */

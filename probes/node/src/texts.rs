@@ -8,7 +8,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use scalpel::{Name, Segment, Source as Language, name_flags};
 
-use crate::rewrite::{self, Edits, Found, Function, Kind, Left, Mode, Source};
+use crate::rewrite::{self, Edits, Found, Function, Ids, Kind, Left, Mode, Source};
 
 /// A text as a hook hands it over.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub struct Loaded<'a> {
 pub struct Answer {
     /// The text to run; `None` = the original.
     pub text: Option<String>,
-    /// Function id of the text's own top level; 0 = none.
+    /// Function id of the text's own top level, where whoever runs the text has to tell of it; 0 = nowhere.
     pub module: u32,
     /// Whether it holds `import(...)`.
     pub imports: bool,
@@ -58,7 +58,7 @@ impl Seen {
             (
                 BLIND_SPOT,
                 self.functions_left,
-                "functions that only count mode sees: they hold `with`, or declare a name twice",
+                "functions that are only counted: they hold `with`, or declare a name twice",
             ),
             (BLIND_SPOT, self.without_id, "functions that got no id"),
             (
@@ -121,7 +121,7 @@ pub struct Seen {
     pub excluded: u64,
     /// Texts that were run as they are, because they cannot be read or the rewritten one would not parse.
     pub refused: u64,
-    /// Functions that call mode leaves alone.
+    /// Functions that call mode only counts.
     pub functions_left: u64,
     /// Functions that got no id.
     pub without_id: u64,
@@ -173,15 +173,18 @@ fn take_in(segment: &Segment, wanted: &Wanted, loaded: &Loaded<'_>) -> Answer {
             return Answer::default();
         }
     };
-    let ids = ids(segment, wanted, &loaded, &found);
-    let (module, ids) = ids
-        .split_first()
-        .map_or((0, &[][..]), |(first, rest)| (*first, rest));
+    let all = ids(segment, wanted, &loaded, &found);
+    let (top_level, functions) = all.split_first().map_or((0, &[][..]), |(a, b)| (*a, b));
+    let ids = Ids {
+        top_level,
+        functions,
+    };
+    let is_module = loaded.source.kind == Kind::Module;
     Answer {
         text: wanted
             .mode
             .and_then(|mode| rewritten(&loaded, &found, ids, mode)),
-        module,
+        module: if is_module { 0 } else { top_level },
         imports: found.imports,
     }
 }
@@ -197,7 +200,7 @@ fn find(source: &mut Source<'_>) -> Result<Found, Left> {
     }
 }
 
-fn rewritten(loaded: &Loaded<'_>, found: &Found, ids: &[u32], mode: Mode) -> Option<String> {
+fn rewritten(loaded: &Loaded<'_>, found: &Found, ids: Ids<'_>, mode: Mode) -> Option<String> {
     match rewrite::rewrite(loaded.source, found, ids, mode, loaded.alias) {
         Ok(rewritten) => {
             let placed = Placed {
@@ -223,7 +226,7 @@ fn ids(segment: &Segment, wanted: &Wanted, loaded: &Loaded<'_>, found: &Found) -
     if let Some(known) = texts.ids.get(&key) {
         return known.clone();
     }
-    let module = top_level(loaded.source);
+    let module = top_level(loaded.source, found);
     let ids: Vec<u32> = std::iter::once(&module)
         .chain(&found.functions)
         .map(|function| intern(segment, wanted, loaded, text_hash, function))
@@ -232,11 +235,10 @@ fn ids(segment: &Segment, wanted: &Wanted, loaded: &Loaded<'_>, found: &Found) -
     seen.texts += 1;
     seen.evals += u64::from(found.evals);
     seen.without_id += ids.iter().filter(|id| **id == 0).count() as u64;
-    let left = found
-        .functions
-        .iter()
-        .filter(|function| function.left_alone);
-    seen.functions_left += left.count() as u64;
+    if wanted.mode == Some(Mode::Call) {
+        let left = found.functions.iter().filter(|one| one.left_alone);
+        seen.functions_left += left.count() as u64;
+    }
     let ranges = texts.ranges.entry(loaded.file.to_owned()).or_default();
     for (function, &id) in std::iter::once(&module).chain(&found.functions).zip(&ids) {
         ranges.insert((function.start, function.end), id);
@@ -282,13 +284,14 @@ fn intern(
 }
 
 /// The text's own top level, as V8 lists it: from 0 to the end.
-fn top_level(source: Source<'_>) -> Function {
+fn top_level(source: Source<'_>, found: &Found) -> Function {
+    let waits = found.top_level.is_some_and(|body| body.suspends);
     Function {
         name: match source.kind {
             Kind::Module | Kind::CommonJs => "(module)".to_owned(),
             Kind::Script => "(script)".to_owned(),
         },
-        flags: name_flags::MODULE,
+        flags: name_flags::MODULE | if waits { name_flags::ASYNC } else { 0 },
         line: 1,
         end_line: source.text.lines().count() as u32,
         end: source.text.encode_utf16().count() as u32,

@@ -11,7 +11,13 @@ const { PACKAGES, calls, program, record } = require('./harness.js');
 function both(name, mode, env) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'scalpel-oracle-'));
   const oracle = path.join(folder, 'oracle.json');
-  const recorded = record(['--require', program('oracle.js'), program(name)], {
+  // A module looks for packages beside itself, and nowhere else.
+  const file = name.endsWith('.mjs') ? path.join(folder, name) : program(name);
+  if (name.endsWith('.mjs')) {
+    fs.copyFileSync(program(name), file);
+    fs.symlinkSync(path.join(PACKAGES, 'node_modules'), path.join(folder, 'node_modules'));
+  }
+  const recorded = record(['--require', program('oracle.js'), file], {
     mode,
     env: { ...env, ORACLE: oracle, NODE_PATH: PACKAGES && path.join(PACKAGES, 'node_modules') },
     collector: ['--slots', '1048576', '--lanes', '8'],
@@ -36,18 +42,10 @@ function ours(recorded, mode) {
   return byRange(functions.filter(({ func }) => sums.has(func)).map((one) => ({ ...one, count: sums.get(one.func) })));
 }
 
-/** The whole of an ECMAScript module, which the probe lists but does not see run. */
-function isModule(key) {
-  const [, file, end] = /^(.*):0-(\d+)$/.exec(key) ?? [];
-  return (
-    file && String(fs.readFileSync(file)).length === Number(end) && /^(import|export)\b/m.test(fs.readFileSync(file))
-  );
-}
-
 /** What differs, as lines; the oracle's own file is not the program's. */
 function differences(v8, ours) {
   const keys = new Set([...v8.keys(), ...ours.keys()]);
-  const differs = (key) => v8.get(key) !== ours.get(key) && !isModule(key);
+  const differs = (key) => v8.get(key) !== ours.get(key);
   const apart = [...keys].filter((key) => differs(key) && !/programs.oracle.js|probes.node.preload.js/.test(key));
   return apart.map((key) => `${key}: V8 ${v8.get(key)}, probe ${ours.get(key)}`);
 }
@@ -85,6 +83,23 @@ for (const mode of ['call', 'count']) {
       const { v8, ours, recorded } = both('fastify.js', mode, { REQUESTS: '300' });
       assert.deepStrictEqual(JSON.parse(recorded.stdout), { 200: 100, 400: 100, 500: 100 });
       assert.ok(ours.size > 300, `only ${ours.size} functions`);
+      assert.deepStrictEqual(differences(v8, ours), []);
+    },
+  );
+}
+
+for (const mode of ['call', 'count']) {
+  test(
+    `modules of the registry, ${mode} mode: functions, bodies of modules and counts are those of V8`,
+    {
+      skip: !PACKAGES && 'no packages',
+    },
+    () => {
+      const { v8, ours, recorded } = both('packages.mjs', mode, {});
+      const bodies = [...ours.keys()].filter((key) => /\.m?js:0-\d+$/.test(key));
+      assert.strictEqual(recorded.stderr, '');
+      assert.ok(bodies.length > 200, `only ${bodies.length} bodies of modules`);
+      assert.ok(ours.size > 600, `only ${ours.size} functions`);
       assert.deepStrictEqual(differences(v8, ours), []);
     },
   );

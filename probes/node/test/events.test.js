@@ -62,7 +62,7 @@ test('every form of function', () => {
 });
 
 test('count mode counts what call mode enters', () => {
-  for (const name of ['forms.js', 'contexts.js']) {
+  for (const name of ['forms.js', 'contexts.js', 'alone.js', 'bodies.mjs']) {
     const [byCalls, byCounts] = ['call', 'count'].map((mode) => {
       const recorded = record([program(name)], { mode });
       const sums = calls(recorded, mode);
@@ -104,6 +104,38 @@ test('modules, a pool of workers, one with an empty environment', () => {
       );
     }
   }
+});
+
+test('the body of a module is a call, whichever way it ends', () => {
+  const without = plain([program('bodies.mjs')]);
+  const recorded = record([program('bodies.mjs')]);
+  assert.strictEqual(recorded.stdout, without.stdout);
+  assert.strictEqual(recorded.stderr, '');
+  assert.deepStrictEqual(balanced(recorded.events), []);
+  const body = (name) =>
+    recorded.events
+      .filter((one) => one.name === '(module)' && one.file.endsWith(`/${name}.mjs`))
+      .map(({ kind }) => kind);
+  const waited = ['Enter', 'Suspend', 'Resume', 'Suspend', 'Resume', 'Exit'];
+  assert.deepStrictEqual(body('ends'), ['Enter', 'Exit']);
+  assert.deepStrictEqual(body('throws'), ['Enter', 'Unwind']);
+  assert.deepStrictEqual(body('waits'), waited);
+  assert.deepStrictEqual(body('rejects'), ['Enter', 'Suspend', 'Resume', 'Unwind']);
+  assert.deepStrictEqual(body('empty'), ['Enter', 'Exit']);
+  assert.deepStrictEqual(body('slow'), ['Enter', 'Suspend', 'Resume', 'Exit']);
+  assert.deepStrictEqual(body('child'), [], 'a module whose import has failed does not run');
+  assert.strictEqual(body('bodies').at(-1), 'Exit');
+  const found = edges(recorded.events);
+  assert.strictEqual(found.get('(module) > after'), 6);
+  assert.strictEqual(found.get('(module) > thrower'), 1);
+  const main = new Set(
+    recorded.events.filter(({ name, kind }) => name === 'after' && kind === 'Enter').map(({ frame }) => frame),
+  );
+  assert.strictEqual(main.size, 6);
+  const counted = record([program('bodies.mjs')], { mode: 'count' });
+  const sums = calls(counted, 'count');
+  for (const { name, file, func } of functions(counted))
+    if (name === '(module)') assert.strictEqual(sums.get(func), file.endsWith('child.mjs') ? undefined : 1, file);
 });
 
 test(

@@ -57,12 +57,15 @@ function run(args, { mode = 'call', env, cwd, input, collector = [] }) {
   }
 }
 
-/** Calls by function id: ENTER events in call mode, counters in count mode. */
+/** Calls by function id: ENTER events and what is only counted in call mode, counters in count mode. */
 function calls(recorded, mode) {
   const sums = new Map();
   const add = (func, by) => sums.set(func, (sums.get(func) ?? 0) + by);
   if (mode === 'call') {
     for (const event of recorded.events) if (event.kind === 'Enter') add(event.func, 1);
+    for (const { functions } of recorded.processes) {
+      for (const { func, calls } of functions) if (calls > 0) add(func, calls);
+    }
   } else {
     for (const { counters, functions } of recorded.processes) {
       for (const [func, count] of Object.entries(counters)) add(Number(func), count);

@@ -41,7 +41,6 @@ NODE_SPOTS = [
     ("code of Node.js itself", "map", "[1].map((number) => number);", "app.js"),
     ("eval, new Function", "made", "eval('function made() {} made()');", "app.js"),
     ("initializers of class fields", "field", "class A { field = 1; } new A();", "app.js"),
-    ("top level of ECMAScript modules", "app.mjs", "export const x = 1;", "app.mjs"),
     (
         "children and workers that are started without NODE_OPTIONS",
         "inChild",

@@ -1,18 +1,28 @@
 //! What inserted code calls: one function a kind of event, as short as it can be.
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use napi_sys::{napi_callback_info, napi_env, napi_value};
 use scalpel::{Source, flags};
 
-use super::{Export, value};
+use super::{Export, turn, value};
 
 /// What an isolate keeps. One thread uses it.
 pub(super) struct Isolate {
     /// In the upper bits of its frames, so that no two isolates of a process have the same.
     number: u64,
     last: Cell<u64>,
+    /// Bodies of modules that run now.
+    bodies: RefCell<Vec<Body>>,
+}
+
+/// The body of a module that has begun, and neither ended nor waits.
+#[derive(Clone, Copy)]
+struct Body {
+    token: i64,
+    id: u32,
+    suspends: bool,
 }
 
 /// Bits of a frame below its isolate's number; with it they stay exact in a double.
@@ -27,7 +37,23 @@ impl Isolate {
         Box::leak(Box::new(Self {
             number: number << FRAME_BITS,
             last: Cell::new(0),
+            bodies: RefCell::default(),
         }))
+    }
+
+    /// A body runs from here to its end, to an `await`, or to an exception, of which only the end of the turn tells.
+    fn body_runs(&'static self, body: Body) {
+        if let Ok(mut bodies) = self.bodies.try_borrow_mut() {
+            bodies.push(body);
+            turn::at_end(bodies_ended, std::ptr::from_ref(self).cast_mut().cast());
+        }
+    }
+
+    /// The body with this token runs no more; whether it did.
+    fn body_stops(&self, token: i64) -> Option<Body> {
+        let mut bodies = self.bodies.try_borrow_mut().ok()?;
+        let at = bodies.iter().rposition(|body| body.token == token)?;
+        Some(bodies.remove(at))
     }
 
     fn next(&self) -> i64 {
@@ -49,9 +75,14 @@ pub(super) const ALL: &[Export] = &[
     (c"y", exit_suspending),
     (c"s", suspend),
     (c"r", resume),
+    (c"m", enter_body),
+    (c"z", exit_body),
+    (c"p", suspend_body),
+    (c"q", resume_body),
+    (c"o", count),
 ];
 
-fn isolate<'a>(data: *mut c_void) -> &'a Isolate {
+fn isolate(data: *mut c_void) -> &'static Isolate {
     // SAFETY: each function of `ALL` was made with a leaked `Isolate`, and runs on its thread.
     unsafe { &*data.cast_const().cast() }
 }
@@ -149,4 +180,85 @@ unsafe extern "C" fn resume(env: napi_env, info: napi_callback_info) -> napi_val
         flags::ASYNC,
     );
     value::from_number(env, token)
+}
+
+/// `o(id)`: a call that is only counted.
+unsafe extern "C" fn count(env: napi_env, info: napi_callback_info) -> napi_value {
+    let ([id], _) = value::arguments(env, info);
+    if let Some(segment) = scalpel::attached() {
+        segment.count(value::small(env, id), 1);
+    }
+    value::nothing()
+}
+
+/// `m(id, suspends)`: as `e`, or as `a`, of the body of a module.
+unsafe extern "C" fn enter_body(env: napi_env, info: napi_callback_info) -> napi_value {
+    let ([id, suspends], data) = value::arguments(env, info);
+    let isolate = isolate(data);
+    let body = Body {
+        token: isolate.next(),
+        id: value::small(env, id),
+        suspends: value::small(env, suspends) != 0,
+    };
+    let (frame, task, flags) = body.of(isolate);
+    if scalpel::enter(Source::Node, body.id, frame, 0, task, flags) == 0 {
+        return value::from_number(env, 0);
+    }
+    isolate.body_runs(body);
+    value::from_number(env, body.token)
+}
+
+/// `z(token, id, suspends)`: the body of a module ends.
+unsafe extern "C" fn exit_body(env: napi_env, info: napi_callback_info) -> napi_value {
+    let ([token], data) = value::arguments(env, info);
+    let isolate = isolate(data);
+    if let Some(body) = isolate.body_stops(value::number(env, token)) {
+        let (frame, task, flags) = body.of(isolate);
+        scalpel::exit(1, Source::Node, body.id, frame, task, 0, flags);
+    }
+    value::nothing()
+}
+
+/// `p(token, id)`: as `s`, of the body of a module.
+unsafe extern "C" fn suspend_body(env: napi_env, info: napi_callback_info) -> napi_value {
+    let ([token, ..], data) = value::arguments::<2>(env, info);
+    isolate(data).body_stops(value::number(env, token));
+    // SAFETY: the call is handed on as it is.
+    unsafe { suspend(env, info) }
+}
+
+/// `q(token, id)`: as `r`, of the body of a module.
+unsafe extern "C" fn resume_body(env: napi_env, info: napi_callback_info) -> napi_value {
+    let ([token, id], data) = value::arguments(env, info);
+    isolate(data).body_runs(Body {
+        token: value::number(env, token).abs(),
+        id: value::small(env, id),
+        suspends: true,
+    });
+    // SAFETY: the call is handed on as it is.
+    unsafe { resume(env, info) }
+}
+
+/// No JavaScript runs: bodies of modules that have neither ended nor wait were left by exceptions, the innermost first.
+unsafe extern "C" fn bodies_ended(data: *mut c_void) {
+    let isolate = isolate(data);
+    let Ok(mut bodies) = isolate.bodies.try_borrow_mut() else {
+        return;
+    };
+    while let Some(body) = bodies.pop() {
+        let (frame, task, flags) = body.of(isolate);
+        scalpel::unwind(1, Source::Node, body.id, frame, task, flags);
+    }
+}
+
+impl Body {
+    /// Its frame, task and flags.
+    fn of(self, isolate: &Isolate) -> (u64, u64, u16) {
+        let frame = isolate.frame(self.token);
+        if self.suspends {
+            (frame, frame, flags::ASYNC)
+        } else {
+            (frame, 0, 0)
+        }
+    }
 }

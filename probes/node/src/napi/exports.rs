@@ -8,7 +8,7 @@ use napi_sys::{napi_callback_info, napi_env, napi_value};
 use scalpel::{Hello, Segment, Source as Language, modes};
 
 use super::calls::{self, Isolate};
-use super::{Export, stack, value};
+use super::{Export, stack, turn, value};
 use crate::rewrite::{Kind, Mode, Source};
 use crate::texts::{self, Loaded, Wanted};
 
@@ -25,6 +25,7 @@ pub(super) const ALL: &[Export] = &[
     (c"counted", counted),
     (c"deepen", deepen),
     (c"modules", modules),
+    (c"turns", turns),
 ];
 
 /// What this process records; the first isolate decides.
@@ -217,6 +218,11 @@ unsafe extern "C" fn deepen(env: napi_env, _: napi_callback_info) -> napi_value 
         None => true,
     });
     value::from_truth(env, deepened)
+}
+
+/// `turns()`: whether it is told when no JavaScript runs any more, by which a module's exception is found out.
+unsafe extern "C" fn turns(env: napi_env, _: napi_callback_info) -> napi_value {
+    value::from_truth(env, turn::are_told())
 }
 
 /// `touched(file, line)`: whether anything was inserted in the line.

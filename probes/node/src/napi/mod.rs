@@ -5,6 +5,8 @@
 mod calls;
 mod exports;
 mod stack;
+mod turn;
+mod v8;
 mod value;
 
 use std::ffi::CStr;

@@ -2,14 +2,15 @@
 //! main thread, whose stack is eight times what V8 uses of it, gets a limit that is lower by as much.
 use std::ffi::{CStr, c_void};
 
+use super::v8;
+
 /// V8's `--stack-size` by default, in bytes.
 const DEFAULT: usize = 984 << 10;
 
 /// Left to the kernel's limit below ours.
 const SPARE: usize = 1 << 20;
 
-/// `v8::Isolate::GetCurrent()` and `v8::Isolate::SetStackLimit(uintptr_t)`, which Node-API does not offer.
-const CURRENT: &CStr = c"_ZN2v87Isolate10GetCurrentEv";
+/// `v8::Isolate::SetStackLimit(uintptr_t)`.
 const SET_LIMIT: &CStr = c"_ZN2v87Isolate13SetStackLimitEm";
 
 /// Moves the limit of the calling isolate to `percent` of the default below here; whether it could.
@@ -18,26 +19,17 @@ pub(super) fn deepen(percent: usize) -> bool {
     if stack_size() < size + SPARE {
         return false;
     }
-    let (Some(current), Some(set_limit)) = (symbol(CURRENT), symbol(SET_LIMIT)) else {
+    let (Some(isolate), Some(set_limit)) = (v8::current_isolate(), v8::symbol(SET_LIMIT)) else {
         return false;
     };
-    // SAFETY: the function of this mangled name has this type in every V8.
-    let current: extern "C" fn() -> *mut c_void = unsafe { std::mem::transmute(current) };
-    // SAFETY: as above; a method takes its object first.
+    // SAFETY: the function of this mangled name has this type in every V8; a method takes its object first.
     let set_limit: extern "C" fn(*mut c_void, usize) = unsafe { std::mem::transmute(set_limit) };
-    let isolate = current();
     let here = (&raw const isolate).addr();
-    if isolate.is_null() || here < size {
+    if here < size {
         return false;
     }
     set_limit(isolate, here - size);
     true
-}
-
-fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a lookup among what is loaded; the name ends with a zero.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
 }
 
 /// How far the main thread's stack may grow.

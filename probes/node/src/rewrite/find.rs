@@ -41,15 +41,27 @@ pub struct Function {
     pub suspends: bool,
     /// In no other function's body.
     pub outermost: bool,
-    /// Call mode would change what it means: it is only counted.
+    /// A block around its body would change what it means: call mode only counts it.
     pub left_alone: bool,
 }
+
+/// The body of an ECMAScript module. It can stand in no block, for what it exports is declared in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopLevel {
+    /// Whether it waits, as an `async` function does.
+    pub suspends: bool,
+}
+
+/// In place of an index into the functions: the module's own body.
+pub(super) const TOP_LEVEL: usize = usize::MAX;
 
 /// What a text holds.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Its functions, in the order of their starts of visit.
     pub functions: Vec<Function>,
+    /// The text's own body, of a module.
+    pub top_level: Option<TopLevel>,
     /// By place.
     pub(super) insertions: Vec<Insertion>,
     /// Places that make functions of text at run time: `eval(...)`, `new Function(...)`.
@@ -106,10 +118,25 @@ pub(super) fn find(program: &Program<'_>, text: &str) -> Found {
         with: 0,
         label: None,
     };
-    finder.visit_program(program);
+    if program.source_type.is_module() {
+        finder.module(program);
+    } else {
+        finder.visit_program(program);
+    }
     let mut found = finder.found;
     found.insertions.sort_by_key(|insertion| insertion.at);
     found
+}
+
+/// Where a module's first statement may be put: what begins with `#!` keeps its line.
+fn first_place(program: &Program<'_>, text: &str) -> Option<u32> {
+    let Some(hashbang) = &program.hashbang else {
+        return Some(0);
+    };
+    let rest = text.get(hashbang.span.end as usize..)?;
+    let line_break = rest.chars().next()?.len_utf8() as u32;
+    let second = u32::from(rest.starts_with("\r\n"));
+    Some(hashbang.span.end + line_break + second)
 }
 
 pub(super) struct Finder<'t> {
@@ -172,6 +199,29 @@ impl Finder<'_> {
         {
             function.left_alone = true;
         }
+    }
+
+    /// A module: its body begins before all that stands in it, and ends behind its last statement.
+    fn module(&mut self, program: &Program<'_>) {
+        let Some(start) = first_place(program, self.text) else {
+            return self.visit_program(program);
+        };
+        self.open.push(Open {
+            index: TOP_LEVEL,
+            suspends: true,
+            ..Open::default()
+        });
+        self.insert(start, Piece::Start);
+        self.visit_program(program);
+        let end = program.body.last().map_or(start, |last| last.span().end);
+        self.insert(end.max(start), Piece::End);
+        self.open.pop();
+        let mut own = self.found.insertions.iter();
+        let suspends = own.any(|one| {
+            let waits = matches!(one.piece, Piece::WaitStart | Piece::Suspend);
+            one.function == TOP_LEVEL && waits
+        });
+        self.found.top_level = Some(TopLevel { suspends });
     }
 
     pub(super) fn enter(&mut self, head: &Head, body: Span, name: &names::Name) {

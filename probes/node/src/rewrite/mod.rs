@@ -20,8 +20,8 @@ use oxc_parser::Parser;
 use oxc_span::SourceType;
 
 pub use edits::Edits;
-pub use find::{Found, Function};
-pub use pieces::{HELPER, Mode};
+pub use find::{Found, Function, TopLevel};
+pub use pieces::{HELPER, Ids, Mode};
 
 /// How a text is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,16 +97,16 @@ pub fn find(source: Source<'_>) -> Result<Found, Left> {
     Ok(find::find(&parsed.program, source.text))
 }
 
-/// Writes events of `mode` into `source`. `ids` belong to `found.functions`, 0 = leave that one alone; with `alias` the
-/// helper is looked up once in each outermost function, for contexts whose globals are slow.
+/// Writes events of `mode` into `source`, for the functions that have ids; with `alias` the helper is looked up once in
+/// each outermost function, for contexts whose globals are slow.
 pub fn rewrite(
     source: Source<'_>,
     found: &Found,
-    ids: &[u32],
+    ids: Ids<'_>,
     mode: Mode,
     alias: bool,
 ) -> Result<Rewritten, Left> {
-    if found.functions.is_empty() {
+    if found.functions.is_empty() && found.top_level.is_none() {
         return Err(Left::NoFunction);
     }
     let rewritten = pieces::render(source.text, found, ids, mode, alias);

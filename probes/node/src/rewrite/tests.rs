@@ -11,8 +11,14 @@ fn source(text: &str, kind: Kind) -> Source<'_> {
     }
 }
 
-fn ids(found: &Found) -> Vec<u32> {
-    (100..).take(found.functions.len()).collect()
+/// Functions from 100 on, the text's own body 99.
+fn rewritten(source: Source<'_>, found: &Found, mode: Mode, alias: bool) -> Rewritten {
+    let functions: Vec<u32> = (100..).take(found.functions.len()).collect();
+    let ids = Ids {
+        top_level: 99,
+        functions: &functions,
+    };
+    rewrite(source, found, ids, mode, alias).unwrap()
 }
 
 /// Rewritten in each mode, with and without alias; each time every place finds back and the text parses.
@@ -26,8 +32,11 @@ fn check(text: &str, kind: Kind) -> String {
         (Mode::Call, true),
         (Mode::Call, false),
     ] {
-        let rewritten = rewrite(source, &found, &ids(&found), mode, alias).unwrap();
-        assert_eq!(rewritten.text.lines().count(), text.lines().count());
+        let rewritten = rewritten(source, &found, mode, alias);
+        assert_eq!(
+            rewritten.text.matches('\n').count(),
+            text.matches('\n').count()
+        );
         finds_back(text, &rewritten);
         call = rewritten.text.replace(UNPRINTED, "");
     }
@@ -73,9 +82,7 @@ fn every_line_with_a_piece_is_marked_once() {
     let source = source(text, Kind::CommonJs);
     let found = find(source).unwrap();
     for mode in [Mode::Call, Mode::Count] {
-        let rewritten = rewrite(source, &found, &ids(&found), mode, false)
-            .unwrap()
-            .text;
+        let rewritten = rewritten(source, &found, mode, false).text;
         for line in rewritten.lines() {
             let marks = line.matches(UNPRINTED).count();
             assert_eq!(marks, usize::from(line.contains("$scalpel")), "{line}");
@@ -87,7 +94,11 @@ fn every_line_with_a_piece_is_marked_once() {
 fn a_count_is_one_statement() {
     let source = source("const f = x => x; function g() {}", Kind::Script);
     let found = find(source).unwrap();
-    let counted = rewrite(source, &found, &[7, 9], Mode::Count, false).unwrap();
+    let ids = Ids {
+        top_level: 0,
+        functions: &[7, 9],
+    };
+    let counted = rewrite(source, &found, ids, Mode::Count, false).unwrap();
     assert_eq!(
         counted.text.replace(UNPRINTED, ""),
         "const f = x => ($scalpel.c[7]++,x/*$scalpel*/); function g() {;$scalpel.c[9]++;}"
@@ -122,6 +133,46 @@ fn every_form_of_function_is_rewritten() {
 }
 
 #[test]
+fn the_body_of_a_module_is_bracketed_outside_of_any_block() {
+    assert_eq!(
+        check("export const a = f()\n// end", Kind::Module),
+        ";let $scalpel$t=$scalpel.g[798]?0:$scalpel.m(99,0);export const a = f();$scalpel$t&&$scalpel.z($scalpel$t,99,0);\n// end"
+    );
+    assert_eq!(
+        check("#!/usr/bin/env node\r\n'use strict'; f()", Kind::Module),
+        "#!/usr/bin/env node\r\n;let $scalpel$t=$scalpel.g[798]?0:$scalpel.m(99,0);'use strict'; f();$scalpel$t&&$scalpel.z($scalpel$t,99,0);"
+    );
+    let waits = check("const a = await f(); try { g() } catch { }", Kind::Module);
+    assert!(waits.contains("$scalpel.m(99,1);const a = $scalpel.v(await $scalpel.v(f(),$scalpel$t&&($scalpel$t=$scalpel.p($scalpel$t,99)))"), "{waits}");
+    assert!(
+        waits.contains("catch {$scalpel$t<0&&($scalpel$t=$scalpel.q($scalpel$t,99)); }"),
+        "{waits}"
+    );
+    let never = check(
+        "try { g() } catch { } for (const x of y) continue",
+        Kind::Module,
+    );
+    assert!(!never.contains(".q("), "{never}");
+    for text in [
+        "",
+        "// nothing",
+        "#!/usr/bin/env node\n",
+        "import 'x'",
+        "export default class {}",
+        "export default () => ({})",
+        "export default async x => await x",
+        "for await (const x of y) { if (x) continue; z(x) }",
+        "export { a as default }; const a = 1; export * from 'y'",
+        "await import('x'); class A { static { try { f() } catch { g() } } }",
+        "label: for await (x of y) for (;;) continue label; var x",
+    ] {
+        check(text, Kind::Module);
+    }
+    let lonely = find(source("#!/usr/bin/env node", Kind::Module)).unwrap();
+    assert_eq!(lonely.top_level, None);
+}
+
+#[test]
 fn types_are_read() {
     let text = "abstract class A<T> { constructor(private a: T) {} abstract m(): void; f(this: A<T>, x?: number): x is 1 { return <any>x as T } }\
                 declare function g(): void; function h(x: string): void; function h(x: any) { return x! } enum E { A }";
@@ -132,7 +183,7 @@ fn types_are_read() {
     };
     let found = find(source).unwrap();
     assert_eq!(found.functions.len(), 3);
-    let rewritten = rewrite(source, &found, &ids(&found), Mode::Call, false).unwrap();
+    let rewritten = rewritten(source, &found, Mode::Call, false);
     finds_back(text, &rewritten);
 }
 
@@ -211,14 +262,11 @@ fn what_a_block_would_change_is_only_counted() {
         let source = source(text, Kind::CommonJs);
         let found = find(source).unwrap();
         assert!(found.functions[0].left_alone, "{text}");
-        let call = rewrite(source, &found, &ids(&found), Mode::Call, false).unwrap();
-        assert!(!call.text.contains("(100)"), "{text}");
-        assert!(
-            rewrite(source, &found, &ids(&found), Mode::Count, false)
-                .unwrap()
-                .text
-                .contains("[100]")
-        );
+        let call = rewritten(source, &found, Mode::Call, false);
+        assert!(call.text.contains("{;$scalpel.o(100);"), "{text}");
+        assert!(!call.text.contains("e(100)"), "{text}");
+        let count = rewritten(source, &found, Mode::Count, false);
+        assert!(count.text.contains("{;$scalpel.c[100]++;"), "{text}");
     }
     let found = find(source(
         "function f() { var y; function x() {} } function g() { var x }",

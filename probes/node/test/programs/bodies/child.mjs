@@ -1,0 +1,2 @@
+import './throws.mjs';
+export const never = 1;

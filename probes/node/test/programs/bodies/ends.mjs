@@ -1,0 +1,1 @@
+export const ended = [1].map((x) => x);

@@ -1,0 +1,3 @@
+export const before = 1;
+await null;
+throw new Error('after a while');

@@ -1,0 +1,1 @@
+export const slow = await new Promise((resolve) => setTimeout(resolve, 5, 'slow'))
