@@ -18,6 +18,7 @@ pub mod host;
 pub mod image;
 pub mod input;
 pub mod kernel;
+pub mod lay;
 pub mod log;
 pub mod maps;
 pub mod matching;

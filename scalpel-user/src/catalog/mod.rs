@@ -6,6 +6,7 @@
 
 mod builder;
 mod place;
+mod verdict;
 mod words;
 
 use rustc_hash::FxHashMap;
@@ -14,6 +15,7 @@ use crate::function::Language;
 
 pub use builder::Builder;
 pub use place::{Position, Span, hash};
+pub use verdict::{Absence, Blindness, Matches, Outcome, State, Why};
 pub use words::{FoundBy, GapKind, How, Kind, PieceKind};
 
 macro_rules! ids {
@@ -57,13 +59,16 @@ pub struct Catalog {
     pub gaps: Vec<Gap>,
 }
 
+/// By file: the version of what follows, and the facts of its text.
+pub type FactsOfFiles = FxHashMap<FileId, (u32, Vec<u8>)>;
+
 /// What exists, with what the next build needs to know of files that did not change.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     /// What exists.
     pub catalog: Catalog,
-    /// By file: the version of what follows, and the facts of its text.
-    pub facts: FxHashMap<FileId, (u32, Vec<u8>)>,
+    /// What the next build needs.
+    pub facts: FactsOfFiles,
 }
 
 /// A source file or an executable.

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::build::BuildArgs;
-use super::overlay::{CheckArgs, DiffArgs, MergeArgs, QueryArgs, ShowArgs};
+use super::overlay::{CheckArgs, DiffArgs, MatchArgs, MergeArgs, QueryArgs, ShowArgs};
 
 /// `genome`.
 #[derive(Args, Clone, Debug)]
@@ -23,6 +23,8 @@ pub enum GenomeCommand {
     Show(ShowArgs),
     /// Put the recordings of several files, and what exists, into one.
     Merge(MergeArgs),
+    /// The same, and look for every function that ran among what exists; the result is kept in the file.
+    Match(MatchArgs),
     /// Compare two recordings: calls, own and total time, with noise bounds; exit code 1 if something got worse.
     Diff(DiffArgs),
     /// Check match rate, coverage and unknown share against limits; exit code 1 if one is not met.

@@ -26,7 +26,9 @@ pub use export::{ExportArgs, FormatArg, WeightArg};
 pub use genome::{GenomeArgs, GenomeCommand};
 pub use glue::{CompletionsArgs, ManArgs, completion_script, write_manual};
 pub use list::{ListArgs, ListKind};
-pub use overlay::{CheckArgs, CoverArgs, DiffArgs, MergeArgs, OverlayArgs, QueryArgs, ShowArgs};
+pub use overlay::{
+    CheckArgs, CoverArgs, DiffArgs, MatchArgs, MergeArgs, OverlayArgs, QueryArgs, ShowArgs,
+};
 pub use record::{AttachArg, ExitsArg, NodeCoverageArg, ProbeModeArg, RecordArgs};
 pub use replay::ReplayArgs;
 pub use report::{ByArg, ReportArgs, SortArg, TreeArg};

@@ -1,4 +1,4 @@
-//! `genome show`, `merge`, `diff`, `check`, `query`, and `cover`: what ran, laid over what exists.
+//! `genome show`, `merge`, `match`, `diff`, `check`, `query`, and `cover`: what ran, laid over what exists.
 
 use std::path::PathBuf;
 
@@ -22,9 +22,10 @@ pub struct OverlayArgs {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  scalpel-ebpf genome show run.genome shop.genome   match rates, states, calls that no text proves
+  scalpel-ebpf genome show run.genome               of a recording made with --src: match rates, states, calls
+  scalpel-ebpf genome show run.genome shop.genome   the same of one made without
 
-Matching through source maps reads the bundles and their maps where they were loaded from.")]
+What was not matched when it was recorded is matched now: through source maps only where bundles and maps still are.")]
 pub struct ShowArgs {
     /// What to lay over what.
     #[command(flatten)]
@@ -76,6 +77,23 @@ Examples:
 Each recording is kept as it is, once, whatever is merged how often: every report then adds up.")]
 pub struct MergeArgs {
     /// Genomes.
+    #[arg(value_name = "FILE", required = true, num_args = 1..)]
+    pub files: Vec<PathBuf>,
+    /// File to write.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+/// `genome match`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  scalpel-ebpf genome match run.genome shop.genome -o both.genome
+
+What was found once stays found. Source maps are read where the texts were loaded from: match on the machine that ran, or
+use `record --src DIR`, which matches as it ends.")]
+pub struct MatchArgs {
+    /// Genomes: recordings, and what exists (from `genome build`).
     #[arg(value_name = "FILE", required = true, num_args = 1..)]
     pub files: Vec<PathBuf>,
     /// File to write.

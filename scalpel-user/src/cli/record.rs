@@ -19,6 +19,7 @@ Examples:
   sudo scalpel-ebpf record -p 4711 -f '/^ssl_.*read/' --lib 'libssl*'
   sudo scalpel-ebpf record -F 0 -f malloc --lib 'libc.so*' -- ./server
   sudo scalpel-ebpf record --dry-run -p 4711 -f 'parse*'
+  scalpel-ebpf record --no-kernel --src . -- node app.js       what ran laid over what exists: match rate, states
 
 Ctrl-C, SIGTERM, --duration or the end of the target end a recording and write the file."
 )]
@@ -116,6 +117,15 @@ pub struct RecordArgs {
     /// Node.js: count by V8's own coverage instead of counters in the code.
     #[arg(long, value_name = "HOW", help_heading = "Language runtimes")]
     pub node_coverage: Option<NodeCoverageArg>,
+
+    /// Folder of the program's sources: what exists there is kept in the recording, and what each function that ran is
+    /// there. Repeatable.
+    #[arg(long, value_name = "DIR", help_heading = "Source")]
+    pub src: Vec<PathBuf>,
+    /// Executable or shared library whose functions are looked at too; with --src, the recorded program's own are.
+    /// Repeatable.
+    #[arg(long, value_name = "FILE", help_heading = "Source")]
+    pub exe: Vec<PathBuf>,
 
     /// Stop after this long: seconds, or with ms, s, m, h.
     #[arg(short, long, value_name = "SECS", help_heading = "Output")]

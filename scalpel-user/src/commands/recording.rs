@@ -61,6 +61,15 @@ pub(super) fn open_merged(path: &Path, output: &Output) -> anyhow::Result<Merged
     }
 }
 
+/// The same with what a later `genome build` needs: for those who write it again.
+pub(super) fn open_whole(path: &Path, output: &Output) -> anyhow::Result<Merged> {
+    if is_stream(path)? {
+        recover(path, output).map(Merged::from)
+    } else {
+        Ok(Merged::read_whole(path)?)
+    }
+}
+
 /// The genome of a stream.
 pub(super) fn recover(path: &Path, output: &Output) -> anyhow::Result<Genome> {
     let mut reader = source::replay(path)?;

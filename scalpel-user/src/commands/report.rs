@@ -11,6 +11,7 @@ use crate::exit::Outcome;
 use crate::function::FunctionInfo;
 use crate::genome::Genome;
 use crate::input::Input;
+use crate::lay;
 use crate::output::{Output, write_private_with};
 use crate::plan::{Format, ReportPlan};
 use crate::report::{Report, Sort};
@@ -26,7 +27,8 @@ use super::recording;
 const LOSS_WORTH_SAYING: f64 = 0.001;
 
 pub(super) fn run(plan: &ReportPlan, output: &Output) -> anyhow::Result<Outcome> {
-    let genome = recording::open(&plan.file, output)?;
+    let mut genome = recording::open(&plan.file, output)?;
+    lay::complete(&mut genome, false, output);
     if let Some(path) = &plan.html {
         return page(&genome, plan, path, output);
     }

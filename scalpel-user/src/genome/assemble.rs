@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use scalpel_common::kernel::LossClass;
 
 use super::{BlindSpot, Counter, Genome, strangers};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, FactsOfFiles, Matches};
 use crate::event::{FuncId, MonoTime, Pid, Tid};
 use crate::function::FunctionTable;
 use crate::input::{Bound, Loss, RunInfo};
@@ -119,6 +119,8 @@ impl Assembly {
             counters: self.counters,
             blind_spots: self.blind_spots,
             catalog: Catalog::default(),
+            facts: FactsOfFiles::default(),
+            matches: Matches::default(),
         }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) mod walk;
 
 use std::collections::BTreeMap;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, FactsOfFiles, Matches};
 use crate::event::MonoTime;
 use crate::function::FunctionTable;
 use crate::input::{Bound, Loss, RunInfo};
@@ -48,6 +48,10 @@ pub struct Genome {
     pub blind_spots: Vec<BlindSpot>,
     /// What exists, if it was looked at; empty otherwise.
     pub catalog: Catalog,
+    /// What a later build of the catalog needs to know of files that did not change; not read for reports.
+    pub facts: FactsOfFiles,
+    /// What each function is in the catalog.
+    pub matches: Matches,
 }
 
 impl Genome {
@@ -65,6 +69,8 @@ impl Genome {
             counters: BTreeMap::new(),
             blind_spots: Vec::new(),
             catalog: Catalog::default(),
+            facts: FactsOfFiles::default(),
+            matches: Matches::default(),
         }
     }
 

@@ -265,6 +265,8 @@ pub(crate) fn example() -> Genome {
         notes: vec!["the program was started by another user".into()],
         counters: BTreeMap::from([(Counter::RecursionMisses, 2)]),
         catalog: crate::catalog::Catalog::default(),
+        facts: crate::catalog::FactsOfFiles::default(),
+        matches: crate::catalog::Matches::default(),
         blind_spots: vec![BlindSpot {
             probe: "uprobe".into(),
             what: "functions that were inlined".into(),

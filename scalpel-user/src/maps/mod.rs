@@ -116,6 +116,13 @@ impl Map {
             .map(|(at, (source, _))| (at, source.as_str()))
     }
 
+    /// Every place of an original that something of the text comes from.
+    pub fn originals(&self) -> impl Iterator<Item = Original<'_>> {
+        self.mappings
+            .iter()
+            .filter_map(|mapping| self.original(mapping))
+    }
+
     /// The original of the last mapping that is not behind `place`, if it is on the same line.
     pub fn at(&self, place: Place) -> Option<Original<'_>> {
         let behind = self

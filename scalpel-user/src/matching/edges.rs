@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
 
-use crate::catalog::{Catalog, DefId, Edge, Kind};
+use crate::catalog::{Catalog, DefId, Edge, Kind, State};
 use crate::genome::Genome;
 use crate::genome::totals;
 use crate::tree::{EdgeSource, Metrics};
 
-use super::{Matching, State};
+use super::Matching;
 
 /// A call that ran and that nothing in the text proves: a callback, dispatch, reflection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,16 +3,25 @@
 //! Through a map the start has to be mapped exactly, into the head of the definition, and the end into the same
 //! definition. Names in maps are not looked at.
 
-use crate::catalog::{DefId, Definition, FileId, Kind};
-use crate::function::FunctionInfo;
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+use crate::catalog::{DefId, Definition, FileId, Kind, Why};
+use crate::function::{FunctionInfo, FunctionTable};
 use crate::maps::{Map, Maps, Original};
 use scalpel_common::segment::name_flags;
 
 use super::index::Index;
-use super::{Why, absent, flagged, foreign};
+use super::{absent, flagged, foreign};
 
 /// The definition that a function is.
-pub(super) fn find(index: &Index<'_>, maps: &Maps, info: &FunctionInfo) -> Result<DefId, Why> {
+pub(super) fn find(
+    index: &Index<'_>,
+    maps: &Maps,
+    info: &FunctionInfo,
+    maybe: &mut BTreeSet<DefId>,
+) -> Result<DefId, Why> {
     if let Some(why) = foreign(info) {
         return Err(why);
     }
@@ -20,12 +29,17 @@ pub(super) fn find(index: &Index<'_>, maps: &Maps, info: &FunctionInfo) -> Resul
         return Err(Why::NoPlace);
     };
     match maps.of(info.place.text_hash) {
-        Some(map) => through_map(index, maps, map, info, range),
-        None => in_text(index, info, range),
+        Some(map) => through_map(index, maps, map, info, range, maybe),
+        None => in_text(index, info, range, maybe),
     }
 }
 
-fn in_text(index: &Index<'_>, info: &FunctionInfo, range: (u32, u32)) -> Result<DefId, Why> {
+fn in_text(
+    index: &Index<'_>,
+    info: &FunctionInfo,
+    range: (u32, u32),
+    maybe: &mut BTreeSet<DefId>,
+) -> Result<DefId, Why> {
     let files = index.files_of_text(info.place.text_hash, &info.path);
     let Some(&file) = files.first() else {
         // Only the file itself: one of the same name in another package says nothing about this text.
@@ -56,11 +70,40 @@ fn in_text(index: &Index<'_>, info: &FunctionInfo, range: (u32, u32)) -> Result<
             .map(|(id, _)| *id)
     };
     let several = all.len() > 1;
-    only(&exact).or_else(|| only(&in_head)).ok_or(if several {
+    let found = only(&exact).or_else(|| only(&in_head));
+    if found.is_none() {
+        maybe.extend(all.iter().map(|(id, _)| *id));
+    }
+    found.ok_or(if several {
         Why::Ambiguous
     } else {
         Why::NotFound
     })
+}
+
+/// Definitions whose heads are in the bundles that ran: a function of a bundle can be no other.
+pub(super) fn built(functions: &FunctionTable, index: &Index<'_>, maps: &Maps) -> BTreeSet<DefId> {
+    let infos = functions.iter().map(|(_, info)| info);
+    let texts: BTreeSet<u64> = infos.map(|info| info.place.text_hash).collect();
+    let mut files: FxHashMap<String, Option<FileId>> = FxHashMap::default();
+    let mut built = BTreeSet::new();
+    for map in texts.into_iter().filter_map(|text| maps.of(text)) {
+        for original in map.originals().filter_map(|place| maps.follow(place)) {
+            let file = match files.get(original.source) {
+                Some(file) => *file,
+                None => *files
+                    .entry(original.source.to_owned())
+                    .or_insert(index.file_at(original.source)),
+            };
+            let found = file.and_then(|file| at(index, file, original));
+            let in_head = |id: &DefId| {
+                let definition = index.catalog.definition(*id);
+                definition.is_some_and(|definition| in_head(definition, original))
+            };
+            built.extend(found.filter(in_head));
+        }
+    }
+    built
 }
 
 fn module(index: &Index<'_>, file: FileId) -> Result<DefId, Why> {
@@ -76,6 +119,7 @@ fn through_map(
     map: &Map,
     info: &FunctionInfo,
     range: (u32, u32),
+    maybe: &mut BTreeSet<DefId>,
 ) -> Result<DefId, Why> {
     // The top level of a bundle is that of all its files.
     if flagged(info, name_flags::MODULE) {
@@ -93,12 +137,14 @@ fn through_map(
     let file = file_of(index, maps, info, start)?;
     let id = at(index, file, start).ok_or(Why::NotFound)?;
     let definition = index.catalog.definition(id).ok_or(Why::NotFound)?;
-    if !in_head(definition, start) || last.source != start.source || !holds(definition, last) {
-        return Err(Why::NotFound);
-    }
-    if fits(info, definition) {
+    let is_it = in_head(definition, start)
+        && last.source == start.source
+        && holds(definition, last)
+        && fits(info, definition);
+    if is_it {
         Ok(id)
     } else {
+        maybe.insert(id);
         Err(Why::NotFound)
     }
 }

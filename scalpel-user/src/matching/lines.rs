@@ -3,18 +3,19 @@
 //! Python's code objects begin at the first decorator. A probe does not see the text, so a file is believed only as long
 //! as nothing that ran contradicts it: one function at another line, and the file was edited.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashSet;
 
-use crate::catalog::{DefId, Definition, FileId, Kind};
-use crate::function::{FunctionInfo, Language};
-use crate::genome::Genome;
+use crate::catalog::{DefId, Definition, FileId, Kind, Why};
+use crate::function::{FunctionInfo, FunctionTable, Language};
 use scalpel_common::segment::name_flags;
 
 use super::index::Index;
-use super::{Why, absent, flagged, foreign, is_text};
+use super::{absent, flagged, foreign, is_text};
 
 /// Files of which a function ran that stands elsewhere now.
-pub(super) fn edited_files(genome: &Genome, index: &Index<'_>) -> FxHashSet<FileId> {
+pub(super) fn edited_files(functions: &FunctionTable, index: &Index<'_>) -> FxHashSet<FileId> {
     let contradicts = |info: &FunctionInfo| {
         let file = index.file_at(&info.path)?;
         let named = |(_, definition): &(DefId, &Definition)| definition.qualified == info.raw_name;
@@ -31,7 +32,7 @@ pub(super) fn edited_files(genome: &Genome, index: &Index<'_>) -> FxHashSet<File
             && info.line.is_some()
             && foreign(info).is_none()
     };
-    let infos = genome.functions.iter().map(|(_, info)| info);
+    let infos = functions.iter().map(|(_, info)| info);
     infos
         .filter(of_text)
         .filter_map(|info| contradicts(info))
@@ -43,6 +44,7 @@ pub(super) fn find(
     index: &Index<'_>,
     edited: &FxHashSet<FileId>,
     info: &FunctionInfo,
+    maybe: &mut BTreeSet<DefId>,
 ) -> Result<DefId, Why> {
     if let Some(why) = foreign(info) {
         return Err(why);
@@ -59,11 +61,15 @@ pub(super) fn find(
     let here = |(_, definition): &(DefId, &Definition)| {
         is_at(info, definition) && is_named(info, definition) && fits(info, definition)
     };
-    let mut found = index.definitions(file).filter(here);
-    match (found.next(), found.next()) {
-        (Some((id, _)), None) => Ok(id),
-        (Some(_), Some(_)) => Err(Why::Ambiguous),
-        (None, _) => Err(Why::NotFound),
+    let found = index.definitions(file).filter(here);
+    let found: Vec<DefId> = found.map(|(id, _)| id).collect();
+    match *found {
+        [] => Err(Why::NotFound),
+        [id] => Ok(id),
+        _ => {
+            maybe.extend(found);
+            Err(Why::Ambiguous)
+        }
     }
 }
 

@@ -11,41 +11,22 @@ mod lines;
 mod native;
 mod rates;
 mod states;
-mod words;
 
-use crate::catalog::{Catalog, DefId};
+use std::collections::BTreeSet;
+
+use crate::catalog::{Catalog, DefId, FileId, Matches, Outcome, Why};
 use crate::event::FuncId;
-use crate::function::{ExitStrategy, FunctionInfo, Language};
+use crate::function::{ExitStrategy, FunctionInfo, FunctionTable, Language};
 use crate::genome::Genome;
 use crate::genome::totals::{self, Total};
-use crate::maps::Maps;
+use crate::maps::{Map, Maps};
 use scalpel_common::segment::name_flags;
 
 pub use edges::{EdgeOverlay, FoundEdge, UntakenEdge, overlay};
 pub use rates::{Rate, Rates, WhyCount};
-pub use states::{DefState, State};
-pub use words::{Absence, Blindness, Why};
+pub use states::DefState;
 
 use index::Index;
-
-/// What a function of the run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// This one.
-    Matched(DefId),
-    /// None that can be named, and why not.
-    Unmatched(Why),
-}
-
-impl Outcome {
-    /// The definition, if it was found.
-    pub const fn definition(self) -> Option<DefId> {
-        match self {
-            Self::Matched(id) => Some(id),
-            Self::Unmatched(_) => None,
-        }
-    }
-}
 
 /// Everything that comes of laying a run over a catalog.
 #[derive(Debug)]
@@ -61,14 +42,23 @@ pub struct Matching {
 }
 
 impl Matching {
-    /// Lays `genome` over `catalog`.
-    pub fn of(genome: &Genome, catalog: &Catalog, maps: &Maps) -> Self {
+    /// What the matches that are kept in `genome` tell; `None` if nobody has looked for anything, or nothing exists.
+    pub fn kept(genome: &Genome) -> Option<Self> {
+        let nothing = genome.catalog.is_empty() || genome.matches.is_empty();
+        (!nothing).then(|| Self::of(genome, &genome.catalog, &genome.matches))
+    }
+
+    /// What `matches` of `genome` with `catalog` tell.
+    pub fn of(genome: &Genome, catalog: &Catalog, matches: &Matches) -> Self {
         let index = Index::of(catalog);
         let own = totals::per_context(&genome.tree, |_| true);
         let totals = totals::functions(&genome.tree, &own, &genome.functions);
-        let mut outcomes = outcomes(genome, &index, maps);
-        keep_one_each(genome, &mut outcomes);
-        let states = states::states(genome, &index, maps, &outcomes, &totals);
+        let outcome = |(id, _)| {
+            let found = matches.outcomes.get(&id).copied();
+            found.unwrap_or(Outcome::Unmatched(Why::NotMatched))
+        };
+        let outcomes: Vec<Outcome> = genome.functions.iter().map(outcome).collect();
+        let states = states::states(genome, &index, matches, &outcomes, &totals);
         let rates = rates::rates(genome, catalog, &outcomes, &totals);
         Self {
             outcomes,
@@ -79,13 +69,44 @@ impl Matching {
     }
 }
 
-fn outcomes(genome: &Genome, index: &Index<'_>, maps: &Maps) -> Vec<Outcome> {
-    let edited = lines::edited_files(genome, index);
+/// Looks for every function in `catalog`.
+pub fn find(functions: &FunctionTable, catalog: &Catalog, maps: &Maps) -> Matches {
+    let index = Index::of(catalog);
+    let mut maybe = BTreeSet::new();
+    let mut outcomes = outcomes(functions, &index, maps, &mut maybe);
+    keep_one_each(functions, &mut outcomes, &mut maybe);
+    let ids = functions.iter().map(|(id, _)| id);
+    Matches {
+        outcomes: ids.zip(outcomes).collect(),
+        bundled: bundled(functions, &index, maps),
+        built: javascript::built(functions, &index, maps),
+        maybe,
+        states: Vec::new(),
+    }
+}
+
+/// Originals that are in a bundle that ran.
+fn bundled(functions: &FunctionTable, index: &Index<'_>, maps: &Maps) -> BTreeSet<FileId> {
+    let infos = functions.iter().map(|(_, info)| info);
+    let texts: BTreeSet<u64> = infos.map(|info| info.place.text_hash).collect();
+    let maps = texts.into_iter().filter_map(|text| maps.of(text));
+    maps.flat_map(Map::sources)
+        .filter_map(|source| index.file_at(source))
+        .collect()
+}
+
+fn outcomes(
+    functions: &FunctionTable,
+    index: &Index<'_>,
+    maps: &Maps,
+    maybe: &mut BTreeSet<DefId>,
+) -> Vec<Outcome> {
+    let edited = lines::edited_files(functions, index);
     let outcome = |(_, info): (FuncId, &std::sync::Arc<FunctionInfo>)| {
         let found = match info.language {
-            Language::JavaScript => javascript::find(index, maps, info),
+            Language::JavaScript => javascript::find(index, maps, info, maybe),
             Language::Kernel => Err(Why::System),
-            language if is_text(language, info) => lines::find(index, &edited, info),
+            language if is_text(language, info) => lines::find(index, &edited, info, maybe),
             _ => native::find(index, info),
         };
         match found {
@@ -93,7 +114,7 @@ fn outcomes(genome: &Genome, index: &Index<'_>, maps: &Maps) -> Vec<Outcome> {
             Err(why) => Outcome::Unmatched(why),
         }
     };
-    genome.functions.iter().map(outcome).collect()
+    functions.iter().map(outcome).collect()
 }
 
 /// Whether it is known by its place in a text, and not by its place in an image.
@@ -111,10 +132,10 @@ fn is_text(language: Language, info: &FunctionInfo) -> bool {
 }
 
 /// Two functions of one loaded text that are taken for one definition cannot both be it, and which is not known.
-fn keep_one_each(genome: &Genome, outcomes: &mut [Outcome]) {
+fn keep_one_each(functions: &FunctionTable, outcomes: &mut [Outcome], maybe: &mut BTreeSet<DefId>) {
     let mut seen: rustc_hash::FxHashMap<(DefId, u64), (usize, bool)> =
         rustc_hash::FxHashMap::default();
-    let infos: Vec<_> = genome.functions.iter().map(|(_, info)| info).collect();
+    let infos: Vec<_> = functions.iter().map(|(_, info)| info).collect();
     for (at, outcome) in outcomes.iter().enumerate() {
         let text = infos.get(at).map_or(0, |info| info.place.text_hash);
         if let Some(id) = outcome.definition().filter(|_| text != 0) {
@@ -126,6 +147,7 @@ fn keep_one_each(genome: &Genome, outcomes: &mut [Outcome]) {
         let text = infos.get(at).map_or(0, |info| info.place.text_hash);
         let shared = outcome.definition().and_then(|id| seen.get(&(id, text)));
         if shared.is_some_and(|(_, several)| *several) {
+            maybe.extend(outcome.definition());
             *outcome = Outcome::Unmatched(Why::Ambiguous);
         }
     }

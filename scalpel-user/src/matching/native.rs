@@ -1,9 +1,8 @@
 //! Native code: by build-id and the offset of the first instruction. Another build is another program.
 
-use crate::catalog::DefId;
+use crate::catalog::{DefId, Why};
 use crate::function::{FunctionInfo, UnknownReason};
 
-use super::Why;
 use super::index::Index;
 
 /// The definition that a function is.

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalog::{Catalog, Kind};
+use crate::catalog::{Catalog, Kind, Outcome, Why};
 use crate::function::{FunctionInfo, Language};
 use crate::genome::totals::Total;
 use crate::genome::{Genome, share};
 use scalpel_common::segment::name_flags;
 
-use super::{Outcome, Why, flagged};
+use super::flagged;
 
 /// Of so many, so many were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,20 +114,10 @@ fn is_body(info: &FunctionInfo, outcome: Outcome, catalog: &Catalog) -> bool {
         || matches!(kind, Some(Kind::Module | Kind::Class | Kind::Comprehension))
 }
 
-/// Whether a user wrote it, as far as can be told without finding it: what is not found for want of a map or a place
-/// counts, and so does what is in the tree and was not read.
+/// Whether a user wrote it, as far as can be told.
 const fn is_written(outcome: Outcome) -> bool {
     match outcome {
         Outcome::Matched(_) => true,
-        Outcome::Unmatched(why) => matches!(
-            why,
-            Why::NotListed
-                | Why::Edited
-                | Why::NotCompared
-                | Why::Ambiguous
-                | Why::NoMapping
-                | Why::NotFound
-                | Why::NoPlace
-        ),
+        Outcome::Unmatched(why) => why.counts(),
     }
 }

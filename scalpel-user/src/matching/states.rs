@@ -2,28 +2,16 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::catalog::{DefId, Definition, FileId, Kind, PieceKind};
+use crate::catalog::{
+    Absence, Blindness, DefId, Definition, FileId, Kind, Matches, Outcome, PieceKind, State, Why,
+};
 use crate::event::FuncId;
 use crate::function::{ExitStrategy, FunctionInfo, Language};
 use crate::genome::Genome;
 use crate::genome::totals::Total;
-use crate::maps::Maps;
 
 use super::index::Index;
-use super::{Absence, Blindness, Outcome, Why, is_text};
-
-/// The state of a definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It ran.
-    Ran,
-    /// It was watched all the time, and never ran.
-    NeverRan,
-    /// Whether it ran could not be seen.
-    NotVisible(Blindness),
-    /// It is not in what was built.
-    NotInBuild(Absence),
-}
+use super::is_text;
 
 /// A definition's state, and what it is in the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,11 +26,11 @@ pub struct DefState {
 pub(super) fn states(
     genome: &Genome,
     index: &Index<'_>,
-    maps: &Maps,
+    matches: &Matches,
     outcomes: &[Outcome],
     totals: &[Total],
 ) -> Vec<DefState> {
-    let run = Run::of(genome, index, maps, outcomes, totals);
+    let run = Run::of(genome, index, matches, outcomes, totals);
     let catalog = index.catalog;
     let mut states: Vec<DefState> = catalog
         .numbered()
@@ -63,6 +51,7 @@ pub(super) fn states(
 
 struct Run<'a> {
     index: &'a Index<'a>,
+    matches: &'a Matches,
     functions: FxHashMap<DefId, Vec<FuncId>>,
     ran: FxHashSet<FuncId>,
     watched: FxHashSet<FuncId>,
@@ -72,8 +61,6 @@ struct Run<'a> {
     /// Files of which something ran that could not be told.
     edited: FxHashSet<FileId>,
     doubted: FxHashSet<FileId>,
-    /// Originals that are in a bundle that ran.
-    bundled: FxHashSet<FileId>,
     any_image: bool,
 }
 
@@ -81,12 +68,13 @@ impl<'a> Run<'a> {
     fn of(
         genome: &Genome,
         index: &'a Index<'a>,
-        maps: &Maps,
+        matches: &'a Matches,
         outcomes: &[Outcome],
         totals: &[Total],
     ) -> Self {
         let mut run = Self {
             index,
+            matches,
             functions: FxHashMap::default(),
             ran: FxHashSet::default(),
             watched: FxHashSet::default(),
@@ -94,22 +82,15 @@ impl<'a> Run<'a> {
             languages: FxHashSet::default(),
             edited: FxHashSet::default(),
             doubted: FxHashSet::default(),
-            bundled: FxHashSet::default(),
             any_image: index
                 .catalog
                 .files
                 .iter()
                 .any(|file| file.language == Language::Native),
         };
-        let mut texts = FxHashSet::default();
         let functions = genome.functions.iter();
         for (((id, info), outcome), total) in functions.zip(outcomes).zip(totals) {
             run.add(id, info, *outcome, total);
-            let is_new = texts.insert(info.place.text_hash);
-            if let Some(map) = maps.of(info.place.text_hash).filter(|_| is_new) {
-                let files = map.sources().filter_map(|source| index.file_at(source));
-                run.bundled.extend(files);
-            }
         }
         run
     }
@@ -129,7 +110,7 @@ impl<'a> Run<'a> {
                 self.functions.entry(definition).or_default().push(id);
             }
             Outcome::Unmatched(Why::Edited) => self.edited.extend(self.index.file_at(&info.path)),
-            Outcome::Unmatched(Why::Ambiguous | Why::NotFound) if is_text(info.language, info) => {
+            Outcome::Unmatched(Why::NotFound) if is_text(info.language, info) => {
                 self.doubted.extend(self.index.file_at(&info.path));
             }
             Outcome::Unmatched(_) => {}
@@ -147,6 +128,7 @@ impl<'a> Run<'a> {
         self.unseen(
             definition,
             file.map_or(Language::Native, |file| file.language),
+            id,
         )
     }
 
@@ -163,7 +145,7 @@ impl<'a> Run<'a> {
     }
 
     /// Nothing in the run is it.
-    fn unseen(&self, definition: &Definition, language: Language) -> State {
+    fn unseen(&self, definition: &Definition, language: Language, id: DefId) -> State {
         let blind = |why| State::NotVisible(why);
         if !self.languages.contains(&language) {
             return blind(Blindness::NoProbe);
@@ -177,10 +159,11 @@ impl<'a> Run<'a> {
         if is_blind_spot(definition, language) {
             return blind(Blindness::BlindSpot);
         }
-        if self.doubted.contains(&definition.file) {
+        if self.doubted.contains(&definition.file) || self.matches.maybe.contains(&id) {
             return blind(Blindness::Ambiguous);
         }
-        if self.bundled.contains(&definition.file) {
+        let matches = self.matches;
+        if matches.bundled.contains(&definition.file) && !matches.built.contains(&id) {
             return State::NotInBuild(Absence::NoText);
         }
         State::NeverRan

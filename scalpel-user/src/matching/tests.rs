@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::catalog::{
-    Builder, Definition, Edge, File, FileId, Flags, FoundBy, How, Kind, Native, Position, Span,
-    hash,
+    Absence, Blindness, Builder, Definition, Edge, File, Flags, FoundBy, How, Kind, Native,
+    Position, Span, State, hash,
 };
 use crate::event::MonoTime;
-use crate::function::{FunctionTable, SourcePlace};
+use crate::function::SourcePlace;
 use crate::genome::tests::{function, run};
-use crate::maps::Map;
+
 use crate::tree::{Cell, Context, ContextId, EdgeSource, Metrics, Thread, Tree};
 
 /// A source text whose definitions are named by what stands at their starts and ends.
@@ -176,8 +176,12 @@ fn python(name: &str, line: u32, end_line: u32, flags: u16) -> FunctionInfo {
     }
 }
 
+fn laid(genome: &Genome, catalog: &Catalog, maps: &Maps) -> Matching {
+    Matching::of(genome, catalog, &find(&genome.functions, catalog, maps))
+}
+
 fn outcomes(genome: &Genome, catalog: &Catalog, maps: &Maps) -> Vec<Result<String, Why>> {
-    let matching = Matching::of(genome, catalog, maps);
+    let matching = laid(genome, catalog, maps);
     let name = |outcome: &Outcome| match outcome {
         Outcome::Matched(id) => Ok(catalog.definition(*id).unwrap().qualified.clone()),
         Outcome::Unmatched(why) => Err(*why),
@@ -344,6 +348,42 @@ fn two_functions_of_one_text_are_never_one() {
     assert_eq!(found, [Err(Why::Ambiguous), Err(Why::Ambiguous)]);
 }
 
+#[test]
+fn of_a_bundle_only_what_begins_in_it_can_be_said_not_to_have_run() {
+    let states = |mappings: &[(&str, Option<(u32, u32)>)]| {
+        let ran = genome(vec![bundled("async function n", "}")]);
+        let matching = laid(&ran, &cart(), &bundle(mappings, true));
+        let states = cart().definitions.into_iter().zip(matching.states);
+        let named = states.map(|(definition, known)| (definition.qualified, known.state));
+        named.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let all = states(MAPPED);
+    assert_eq!(all["add"], State::Ran);
+    assert_eq!(all["sum"], State::NeverRan);
+    assert_eq!(all["sum.<arrow>"], State::NeverRan);
+    let folded: Vec<_> = MAPPED
+        .iter()
+        .filter(|(text, _)| *text != "e=>e+1")
+        .copied()
+        .collect();
+    let absent = State::NotInBuild(Absence::NoText);
+    assert_eq!(states(&folded)["sum.<arrow>"], absent);
+    assert_eq!(states(&folded)["sum"], State::NeverRan);
+}
+
+#[test]
+fn what_may_be_a_function_that_ran_is_not_said_not_to_have_run() {
+    // A wrapper that begins where `add` begins and ends in another: nothing else stands for `add`.
+    let ran = genome(vec![bundled("async function n", "1)}")]);
+    let matching = laid(&ran, &cart(), &bundle(MAPPED, true));
+    let add = cart()
+        .definitions
+        .iter()
+        .position(|it| it.qualified == "add");
+    let state = matching.states[add.unwrap()].state;
+    assert_eq!(state, State::NotVisible(Blindness::Ambiguous));
+}
+
 const SHOP: Source = Source {
     path: "shop.py",
     text: "@memo\ndef add(a):\n    return a\n\ndef late(b):\n    f = lambda: 1; g = lambda: 2\n    return f, g\n",
@@ -396,7 +436,7 @@ fn class_bodies_and_modules_have_a_rate_of_their_own() {
         python("Cart", 5, 7, name_flags::CLASS_BODY),
         python("late.<locals>.<listcomp>", 6, 6, name_flags::ANONYMOUS),
     ];
-    let matching = Matching::of(&genome(ran), &shop(), &Maps::default());
+    let matching = laid(&genome(ran), &shop(), &Maps::default());
     let rate = |matched, ran| Rate { matched, ran };
     assert_eq!(matching.rates.written, rate(1, 1));
     assert_eq!(matching.rates.raw, rate(1, 4));
@@ -415,7 +455,7 @@ fn what_is_not_found_in_the_tree_counts_against_the_rate_and_what_is_of_others_d
         other,
         standard,
     ];
-    let matching = Matching::of(&genome(ran), &shop(), &Maps::default());
+    let matching = laid(&genome(ran), &shop(), &Maps::default());
     assert_eq!(matching.rates.written, Rate { matched: 1, ran: 2 });
     let whys: Vec<_> = matching.rates.unmatched.iter().collect();
     let written: u64 = whys.iter().map(|(_, count)| count.written).sum();
@@ -486,7 +526,7 @@ fn native_code_is_matched_by_build_and_offset_and_never_by_its_name() {
 }
 
 fn states_of(genome: &Genome, catalog: &Catalog) -> Vec<State> {
-    let matching = Matching::of(genome, catalog, &Maps::default());
+    let matching = laid(genome, catalog, &Maps::default());
     matching.states.iter().map(|known| known.state).collect()
 }
 
@@ -500,7 +540,10 @@ fn a_function_never_ran_only_if_its_probe_could_have_seen_it() {
     assert_eq!(edited[0], State::NotVisible(Blindness::Edited));
     let ambiguous = vec![python("late.<locals>.<lambda>", 6, 6, 0)];
     let ambiguous = states_of(&genome(ambiguous), &shop());
-    assert_eq!(ambiguous[2], State::NotVisible(Blindness::Ambiguous));
+    let either = State::NotVisible(Blindness::Ambiguous);
+    // It may be either of the two, and cannot be any other.
+    let never = State::NeverRan;
+    assert_eq!(ambiguous, [never, never, either, either]);
 }
 
 #[test]
@@ -559,7 +602,7 @@ fn calls_that_only_one_side_knows_are_told_with_how_sure_that_is() {
         python("late", 5, 7, 0),
         python("late.<locals>.<lambda>", 6, 6, 0),
     ]);
-    let matching = Matching::of(&ran, &catalog, &Maps::default());
+    let matching = laid(&ran, &catalog, &Maps::default());
     let overlay = overlay(&ran, &catalog, &matching);
     let found: Vec<_> = overlay
         .found

@@ -250,6 +250,7 @@ fn genome(command: GenomeCommand) -> Result<Plan, PlanError> {
         GenomeCommand::Show(args) => OverlayPlan::Show(overlay::lay(args.overlay)),
         GenomeCommand::Check(args) => overlay::check(args)?,
         GenomeCommand::Merge(args) => overlay::merge(args),
+        GenomeCommand::Match(args) => overlay::match_(args),
         GenomeCommand::Diff(args) => overlay::diff(args),
         GenomeCommand::Query(args) => overlay::query(args),
     }))

@@ -1,9 +1,9 @@
-//! `genome show`, `merge`, `diff`, `check`, `query` and `cover`, decided.
+//! `genome show`, `merge`, `match`, `diff`, `check`, `query` and `cover`, decided.
 
 use std::path::PathBuf;
 
 use super::{PlanError, some_unless_zero};
-use crate::cli::{CheckArgs, DiffArgs, MergeArgs, OverlayArgs, QueryArgs};
+use crate::cli::{CheckArgs, DiffArgs, MatchArgs, MergeArgs, OverlayArgs, QueryArgs};
 
 /// What ran, laid over what exists.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,13 @@ pub enum OverlayPlan {
     Check(LayPlan, Minima),
     /// Many files into one.
     Merge {
+        /// Files to read.
+        files: Vec<PathBuf>,
+        /// File to write.
+        output: PathBuf,
+    },
+    /// The same, and every function is looked for among what exists.
+    Match {
         /// Files to read.
         files: Vec<PathBuf>,
         /// File to write.
@@ -93,6 +100,13 @@ pub(super) fn check(args: CheckArgs) -> Result<OverlayPlan, PlanError> {
 
 pub(super) fn merge(args: MergeArgs) -> OverlayPlan {
     OverlayPlan::Merge {
+        files: args.files,
+        output: args.output,
+    }
+}
+
+pub(super) fn match_(args: MatchArgs) -> OverlayPlan {
+    OverlayPlan::Match {
         files: args.files,
         output: args.output,
     }

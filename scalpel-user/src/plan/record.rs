@@ -34,6 +34,10 @@ pub struct RecordPlan {
     pub runtimes: Runtimes,
     /// Ends the recording, if it has not ended before.
     pub duration: Option<Duration>,
+    /// Folders of sources to lay the recording over.
+    pub sources: Vec<PathBuf>,
+    /// Executables to lay it over.
+    pub executables: Vec<PathBuf>,
     /// What is written where.
     pub outputs: Outputs,
     /// Say what would be probed, attach nothing.
@@ -217,6 +221,8 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
         measurement,
         runtimes,
         duration: args.duration.map(|time| time.0),
+        sources: args.src,
+        executables: args.exe,
         outputs,
         dry_run: args.dry_run,
     };

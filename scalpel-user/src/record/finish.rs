@@ -16,6 +16,7 @@ use crate::function::{
 use crate::input::{Input, Loss, Symbol};
 use crate::kernel::attach::DetachReport;
 use crate::kernel::ring::PollerReport;
+use crate::lay::{self, Sources};
 use crate::output::{Output, write_private};
 use crate::plan;
 use crate::report::Report;
@@ -36,7 +37,12 @@ pub(super) struct Finished {
 
 impl Live {
     /// Ends the recording and writes everything. The session's loop is over.
-    pub(super) fn finish(mut self, output: &Output, max_loss: f64) -> Result<Finished> {
+    pub(super) fn finish(
+        mut self,
+        output: &Output,
+        max_loss: f64,
+        sources: &Sources,
+    ) -> Result<Finished> {
         self.names.keep_perf_maps();
         let ended = now_mono();
         let (detached, polled) = self.detach(output);
@@ -55,7 +61,11 @@ impl Live {
                 "the recording ended early, when its stream could not be written any more: {failure}"
             )));
         }
-        let genome = self.session.finish()?;
+        let mut genome = self.session.finish()?;
+        if !sources.is_empty() {
+            output.detail("reading the sources");
+            lay::lay(&mut genome, sources, &self.outputs.kept(), output);
+        }
         let published = self.outputs.publish(&genome).with_context(|| {
             let kept = match &failure {
                 None => "but nothing is lost: the whole stream",
@@ -269,7 +279,8 @@ impl Finished {
             "edges": summary.edges,
             "threads": summary.threads,
             "unknown_share": self.report.unknown_share,
-            "match_rate": summary.match_rate,
+            "match_rate": self.report.match_rate,
+            "static": summary.known,
             "overhead": {
                 "target_share_low": summary.cost.target_share.map(|(low, _)| low),
                 "target_share_high": summary.cost.target_share.map(|(_, high)| high),

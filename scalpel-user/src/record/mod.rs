@@ -33,6 +33,7 @@ use crate::image::KernelRelease;
 use crate::input::{Input, RunInfo};
 use crate::kernel::calibrate::{self, ProbeCosts};
 use crate::kernel::{Kernel, LoadOptions, Mechanism};
+use crate::lay::Sources;
 use crate::output::Output;
 use crate::plan::words::Overhead;
 use crate::plan::{Attach, RecordPlan, Target};
@@ -58,6 +59,7 @@ const CHILD_GRACE: Duration = Duration::from_secs(5);
 
 /// Records as planned.
 pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outcome> {
+    let sources = Sources::of(&plan.sources, &plan.executables)?;
     let facts = host::facts();
     let kernel_release = KernelRelease::parse(&facts.release_text);
     let uuid = uuid::Uuid::new_v4();
@@ -128,7 +130,7 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
         subject.main_pid()
     ));
     live.until_the_end(&subject, &stopper);
-    let finished = live.finish(output, plan.outputs.max_loss)?;
+    let finished = live.finish(output, plan.outputs.max_loss, &sources)?;
     let child = wait_for_child(&mut subject, &stopper, output)?;
     finished.write_summary(&plan.outputs, child)?;
     Ok(outcome(child, &finished))

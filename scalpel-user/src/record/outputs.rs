@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use crate::catalog::Kept;
 use crate::genome::Genome;
 use crate::log::{LogError, Writer};
 use crate::output::{FileError, give_to_caller, keep_old, open_private, suffixed};
@@ -49,6 +50,21 @@ impl Outputs {
     /// The log, as long as it can be written.
     pub(super) fn writer(&mut self) -> Option<&mut Writer> {
         self.writer.as_mut()
+    }
+
+    /// What is known of sources from the recording before this one, at the same place.
+    pub(super) fn kept(&self) -> Kept {
+        let before = self.genome.as_ref().map(|path| {
+            // The log took the place of an old genome; one that stands elsewhere is replaced at the end.
+            if *path == self.log {
+                suffixed(path, ".old")
+            } else {
+                path.clone()
+            }
+        });
+        before
+            .and_then(|path| Kept::read_of_any(&path).ok())
+            .unwrap_or_default()
     }
 
     /// Where the log is.

@@ -4,13 +4,16 @@ use rustc_hash::FxHashMap;
 use scalpel_common::kernel::LossClass;
 use serde::Serialize;
 
+use super::known;
 use super::measures::Measures;
+use crate::catalog::Outcome;
 use crate::event::FuncId;
 use crate::function::{ExitStrategy, FunctionInfo, UnknownReason};
 use crate::genome::Genome;
 use crate::genome::loss::Losses;
 use crate::genome::totals::Total;
 use crate::input::Bound;
+use crate::matching::Matching;
 use crate::tree::FunctionFaults;
 
 /// Whether a function ran, as far as this recording can tell.
@@ -45,6 +48,10 @@ pub struct FunctionRow {
     pub measures: Measures,
     /// Whether it ran.
     pub state: State,
+    /// What it is in the sources, as `file:line name`; `null` if it was not found, or without a static side.
+    pub definition: Option<String>,
+    /// Why it was not found; `null` if it was, or without a static side.
+    pub not_found: Option<&'static str>,
     /// How its end is seen: `return`, `ret`, `entry`, `none` (not probed), `probe` (within the process).
     pub exit: &'static str,
     /// Why it has no name.
@@ -54,7 +61,7 @@ pub struct FunctionRow {
 }
 
 /// All functions, in order of their ids. `sums` are those of the whole tree.
-pub fn rows(genome: &Genome, sums: &[Total]) -> Vec<FunctionRow> {
+pub fn rows(genome: &Genome, sums: &[Total], matching: Option<&Matching>) -> Vec<FunctionRow> {
     let losses = Losses::of(&genome.losses);
     let per_function = genome.losses.iter().any(|loss| loss.func.is_some());
     let faults: FxHashMap<FuncId, &FunctionFaults> = genome
@@ -78,7 +85,8 @@ pub fn rows(genome: &Genome, sums: &[Total]) -> Vec<FunctionRow> {
             lost_exits: losses.function(id, LossClass::Exit),
             nearby: if per_function { 0 } else { total.metrics.lost },
         };
-        known.row(genome)
+        let outcome = matching.and_then(|matching| matching.outcomes.get(id.get() as usize - 1));
+        known.row(genome, outcome)
     };
     genome.functions.iter().zip(sums).map(row).collect()
 }
@@ -106,10 +114,16 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    fn row(&self, genome: &Genome) -> FunctionRow {
+    fn row(&self, genome: &Genome, outcome: Option<&Outcome>) -> FunctionRow {
         let info = self.info;
         let mut doubts = Vec::new();
         self.doubts(genome, &mut doubts);
+        let (definition, not_found) = known::found(&genome.catalog, outcome);
+        if let Some(Outcome::Unmatched(why)) = outcome
+            && why.counts()
+        {
+            doubts.push(format!("not found in the source: {}", why.text()));
+        }
         FunctionRow {
             key: info.key(),
             name: info.name.clone(),
@@ -119,6 +133,8 @@ impl Known<'_> {
             language: info.language.word(),
             measures: self.measures(genome),
             state: self.state(),
+            definition,
+            not_found,
             exit: info.exit.word(),
             unknown: info.unknown.as_ref().map(UnknownReason::word),
             doubts,

@@ -4,6 +4,7 @@
 
 pub mod function;
 pub mod group;
+pub mod known;
 pub mod measures;
 pub mod select;
 mod shape;
@@ -11,15 +12,17 @@ pub mod summary;
 
 pub use function::FunctionRow;
 pub use group::GroupRow;
+pub use known::{Known, Share, UnseenRow};
 pub use measures::{Interval, Measures};
 pub use select::Sort;
 pub use shape::{BoundRow, EdgeRow, LossRow, Report, Run, ThreadRow, Unknown, UnknownCount};
 
-use crate::doubt::{self, Doubt, Facts};
+use crate::doubt::{self, Facts};
 use crate::function::{ExitStrategy, FunctionInfo, UnknownReason};
 use crate::genome::loss::Losses;
 use crate::genome::totals::{self, Total};
 use crate::genome::{Counter, Genome, share};
+use crate::matching::Matching;
 use rustc_hash::FxHashSet;
 use scalpel_common::kernel::LossClass;
 
@@ -31,9 +34,19 @@ impl Report {
     pub fn of(genome: &Genome, max_loss: f64) -> Self {
         let own = totals::per_context(&genome.tree, |_| true);
         let sums = totals::functions(&genome.tree, &own, &genome.functions);
-        let functions = function::rows(genome, &sums);
+        let matching = Matching::kept(genome);
+        let functions = function::rows(genome, &sums, matching.as_ref());
         let unknown = unknown(genome, &sums);
-        let doubts = doubts(genome, &sums, &functions, unknown.as_ref(), max_loss);
+        let facts = facts(genome, &sums, &functions, unknown.as_ref(), max_loss);
+        let doubts = doubt::judge(&Facts {
+            matched: matching
+                .as_ref()
+                .map(|matching| known::facts(&genome.catalog, matching)),
+            ..facts
+        });
+        let known = matching
+            .as_ref()
+            .map(|matching| Known::of(&genome.catalog, matching));
         Self {
             schema: SCHEMA,
             run: Run::of(genome),
@@ -42,7 +55,12 @@ impl Report {
             unknown_share: unknown
                 .as_ref()
                 .map(|unknown| unknown.functions.max(unknown.events)),
-            match_rate: None,
+            match_rate: known.as_ref().and_then(|known| known.match_rate.share),
+            known,
+            unseen: matching
+                .as_ref()
+                .map(|matching| known::unseen(&genome.catalog, matching))
+                .unwrap_or_default(),
             doubts,
             functions,
             edges: shape::edges(genome, &own),
@@ -111,13 +129,13 @@ fn unknown(genome: &Genome, sums: &[Total]) -> Option<Unknown> {
     })
 }
 
-fn doubts(
-    genome: &Genome,
+fn facts<'a>(
+    genome: &'a Genome,
     sums: &[Total],
     rows: &[FunctionRow],
     unknown: Option<&Unknown>,
     max_loss: f64,
-) -> Vec<Doubt> {
+) -> Facts<'a> {
     let losses = Losses::of(&genome.losses);
     let fault = |field: fn(&crate::tree::FunctionFaults) -> u64| {
         genome
@@ -133,7 +151,7 @@ fn doubts(
         row.exit == ExitStrategy::EntryOnly.word()
             && row.measures.calls.is_some_and(|calls| calls > 0)
     };
-    doubt::judge(&Facts {
+    Facts {
         events: genome.events(),
         samples,
         sampling: genome.run.sample_hz > 0,
@@ -185,7 +203,8 @@ fn doubts(
         samples_throttled: genome.counter(Counter::SamplesThrottled),
         target_ended_in_attach: genome.counter(Counter::TargetEndedInAttach) > 0,
         notes: &genome.notes,
-    })
+        matched: None,
+    }
 }
 
 #[cfg(test)]

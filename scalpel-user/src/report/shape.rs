@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::FunctionRow;
+use super::{FunctionRow, Known, UnseenRow};
 use crate::doubt::Doubt;
 use crate::event::FuncId;
 use crate::genome::{Genome, totals};
@@ -24,10 +24,15 @@ pub struct Report {
     pub unknown_share: Option<f64>,
     /// Matched share of the user-written functions that ran; `null` without a static side.
     pub match_rate: Option<f64>,
+    /// What the static side tells; `null` without one.
+    #[serde(rename = "static")]
+    pub known: Option<Known>,
     /// What to doubt.
     pub doubts: Vec<Doubt>,
     /// Functions that ran or were to be watched.
     pub functions: Vec<FunctionRow>,
+    /// User-written functions of the sources that did not run, or of which that is not known.
+    pub unseen: Vec<UnseenRow>,
     /// Call edges between two functions.
     pub edges: Vec<EdgeRow>,
     /// Threads.

@@ -2,7 +2,7 @@
 
 use crate::genome::{Genome, share};
 use crate::report::function::{FunctionRow, State};
-use crate::report::{Report, Unknown};
+use crate::report::{Known, Report, Unknown};
 
 /// What the recording itself cost, as far as the session measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,8 +38,8 @@ pub struct Summary {
     pub bounded: usize,
     /// What has no name; `None` if nothing ran.
     pub unknown: Option<Unknown>,
-    /// Matched share; `None` without a static side.
-    pub match_rate: Option<f64>,
+    /// What the static side tells; `None` without one.
+    pub known: Option<Known>,
     /// How far times of in-process probes may lie from the kernel's clock, in ns; `None` = there were none.
     pub clock_error_ns: Option<u64>,
     /// Cost.
@@ -90,7 +90,7 @@ impl Summary {
                 .filter(|bound| bound.since_ns.is_some())
                 .count(),
             unknown: report.unknown.clone(),
-            match_rate: report.match_rate,
+            known: report.known.clone(),
             clock_error_ns: None,
             cost,
         }

@@ -192,3 +192,63 @@ fn suspended_time_stands_beside_the_others_and_cpu_without_the_kernel_is_an_esti
     let untimed = &Report::of(&genome, 0.001).functions[2].measures;
     assert_eq!((untimed.suspended_ns, untimed.cpu_estimated), (None, false));
 }
+
+/// The example with sources: its first function is one of them, its second is not found there.
+fn laid() -> Genome {
+    use crate::catalog::{DefId, Outcome, Why};
+    let mut genome = example();
+    genome.catalog = crate::catalog::tests::example();
+    let why = Outcome::Unmatched(Why::NotFound);
+    let ids: Vec<_> = genome.functions.iter().map(|(id, _)| id).collect();
+    let first = std::iter::once(Outcome::Matched(DefId(0)));
+    genome.matches.outcomes = ids
+        .into_iter()
+        .zip(first.chain(std::iter::repeat(why)))
+        .collect();
+    genome
+}
+
+#[test]
+fn without_sources_nothing_is_said_of_them() {
+    let report = report();
+    assert_eq!((report.match_rate, &report.known), (None, &None));
+    assert!(report.unseen.is_empty());
+    let row = &report.functions[0];
+    assert_eq!((&row.definition, row.not_found), (&None, None));
+}
+
+#[test]
+fn what_was_found_in_the_sources_is_shown_with_every_function_and_in_sum() {
+    let report = Report::of(&laid(), 0.001);
+    let known = report.known.as_ref().unwrap();
+    assert_eq!(known.match_rate.matched, 1);
+    assert!(known.match_rate.ran > 1 && known.match_rate.ran == known.raw_rate.ran);
+    assert_eq!(report.match_rate, known.match_rate.share);
+    assert_eq!(
+        report.functions[0].definition.as_deref(),
+        Some("shop/cart.py:2 add")
+    );
+    let second = &report.functions[1];
+    assert_eq!(
+        (&second.definition, second.not_found),
+        (&None, Some("not-found"))
+    );
+    assert!(
+        second
+            .doubts
+            .iter()
+            .any(|doubt| doubt.starts_with("not found in the source"))
+    );
+    let unseen: Vec<_> = report
+        .unseen
+        .iter()
+        .map(|row| (&*row.name, row.state, row.why))
+        .collect();
+    assert_eq!(unseen, [("add", "not-visible", Some("no-probe"))]);
+    assert!(
+        report
+            .doubts
+            .iter()
+            .any(|doubt| doubt.what.contains("are found in the source"))
+    );
+}

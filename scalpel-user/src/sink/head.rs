@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::style::Tone;
-use super::{Page, doubts, text, units};
+use super::{Page, doubts, summary, text, units};
 use crate::report::Report;
 
 /// Writes the head, the doubts and an empty line.
@@ -27,6 +27,23 @@ pub fn write(report: &Report, page: Page, out: &mut dyn Write) -> io::Result<()>
     )?;
     for line in text::wrap_pieces(&pieces, ", ", page.width) {
         writeln!(out, "{}", page.style.paint(Tone::Faint, line))?;
+    }
+    if let Some(known) = &report.known {
+        let mut pieces = summary::matched_pieces(known);
+        pieces.extend(
+            report
+                .unknown_share
+                .map(|share| format!("{} without a name", units::percent(share))),
+        );
+        let lines = text::wrap_pieces(&pieces, ", ", page.width.saturating_sub(8).max(20));
+        for (at, line) in lines.iter().enumerate() {
+            let lead = if at == 0 { "matched " } else { "        " };
+            writeln!(
+                out,
+                "{}",
+                page.style.paint(Tone::Faint, format_args!("{lead}{line}"))
+            )?;
+        }
     }
     doubts::write_brief(&report.doubts, page, out)?;
     writeln!(out)

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use super::style::Tone;
 use super::{Page, doubts, text, units};
-use crate::doubt::{Doubt, UNKNOWN_LIMIT};
+use crate::doubt::{Doubt, MATCH_TARGET, UNKNOWN_LIMIT};
 use crate::report::summary::Summary;
+use crate::report::{Known, Share};
 
 /// Writes the summary and every doubt.
 pub fn write(
@@ -66,6 +67,17 @@ fn functions(summary: &Summary) -> Labelled {
     if hidden > 0 {
         pieces.push(format!("{hidden} not watched"));
     }
+    for state in summary.known.iter().flat_map(|known| &known.states) {
+        let count = units::count(state.functions);
+        match (state.state, state.why) {
+            ("never-ran", _) => pieces.push(format!("{count} of the source never ran")),
+            ("not-visible", Some(why)) => {
+                pieces.push(format!("{count} of the source not visible ({why})"));
+            }
+            ("not-in-build", _) => pieces.push(format!("{count} of the source not in this build")),
+            _ => {}
+        }
+    }
     if summary.bounded > 0 {
         pieces.push(format!("{} switched off on the way", summary.bounded));
     }
@@ -119,10 +131,34 @@ fn names(summary: &Summary) -> Labelled {
 }
 
 fn matched(summary: &Summary) -> Labelled {
-    let text = summary
+    let Some(known) = &summary.known else {
+        let text = "- (no source: give its folder with --src)";
+        return ("matched", vec![text.into()], Tone::Plain);
+    };
+    let low = known
         .match_rate
-        .map_or_else(|| "- (no static side)".to_owned(), units::percent);
-    ("matched", vec![text], Tone::Plain)
+        .share
+        .is_none_or(|share| share < MATCH_TARGET);
+    let tone = if low { Tone::Uncertain } else { Tone::Plain };
+    ("matched", matched_pieces(known), tone)
+}
+
+/// The match rate with what it is of, and the raw rate beside it.
+pub(super) fn matched_pieces(known: &Known) -> Vec<String> {
+    let rate = |share: &Share| {
+        let shown = share
+            .share
+            .map_or_else(|| units::NOTHING.to_owned(), units::percent);
+        let (matched, ran) = (units::count(share.matched), units::count(share.ran));
+        format!("{shown} ({matched} of {ran})")
+    };
+    vec![
+        format!(
+            "{} of the user-written functions that ran",
+            rate(&known.match_rate)
+        ),
+        format!("{} of all", rate(&known.raw_rate)),
+    ]
 }
 
 fn cost(summary: &Summary) -> Labelled {

@@ -12,6 +12,7 @@ use crate::cli::{FormatArg, WeightArg};
 use crate::exit::Outcome;
 use crate::function::FunctionInfo;
 use crate::genome::Genome;
+use crate::lay;
 use crate::output::Output;
 use crate::plan::ExportPlan;
 use crate::sink::export::{
@@ -35,7 +36,8 @@ pub(super) fn run(plan: &ExportPlan, output: &Output) -> anyhow::Result<Outcome>
 
 /// The whole recording, added up.
 fn whole(plan: &ExportPlan, output: &Output) -> anyhow::Result<Outcome> {
-    let genome = recording::open(&plan.file, output)?;
+    let mut genome = recording::open(&plan.file, output)?;
+    lay::complete(&mut genome, false, output);
     let base = plan
         .base
         .as_ref()

@@ -1,62 +1,26 @@
 //! `genome build`: what exists in source trees and executables, written to a file.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
-
-use anyhow::{Context, bail};
 
 use crate::catalog::{Catalog, File, Kept};
 use crate::exit::Outcome;
 use crate::genome::store::GenomeError;
+use crate::lay::Sources;
 use crate::output::Output;
 use crate::plan::BuildPlan;
-use crate::static_::{self, Built};
+use crate::static_::Built;
 
 pub(in super::super) fn run(plan: &BuildPlan, output: &Output) -> anyhow::Result<Outcome> {
     let began = Instant::now();
-    let roots = plan.sources.iter().map(|root| folder(root));
-    let roots = roots.collect::<anyhow::Result<Vec<_>>>()?;
+    let sources = Sources::of(&plan.sources, &plan.executables)?;
     let before = before(&plan.output)?;
-    let executables = plan.executables.iter().map(|path| executable(path));
-    let executables = executables.collect::<anyhow::Result<Vec<_>>>()?;
-    let built = static_::build(&roots, &executables, &before)?;
-    if built.kept.catalog.is_empty() {
-        bail!(
-            "no file of a known language lies below {}: name the folder of the sources with --src",
-            shown(&roots)
-        );
-    }
+    let built = sources.build(&before)?;
     built.kept.write(&plan.output)?;
     let seconds = began.elapsed().as_secs_f64();
     output.say(&summary(&built, &plan.output, seconds));
     Ok(Outcome::Done)
-}
-
-fn folder(root: &Path) -> anyhow::Result<PathBuf> {
-    let found = root
-        .canonicalize()
-        .with_context(|| format!("cannot look into {}", root.display()))?;
-    if !found.is_dir() {
-        bail!(
-            "{} is no folder: name an executable with --exe",
-            root.display()
-        );
-    }
-    Ok(found)
-}
-
-fn executable(path: &Path) -> anyhow::Result<PathBuf> {
-    path.canonicalize()
-        .with_context(|| format!("cannot read {}", path.display()))
-}
-
-fn shown(roots: &[PathBuf]) -> String {
-    let names: Vec<_> = roots
-        .iter()
-        .map(|root| root.display().to_string())
-        .collect();
-    names.join(", ")
 }
 
 /// What an earlier build left in the output; a recording there is never replaced.

@@ -1,14 +1,22 @@
 //! `genome check`: limits for a build server.
 
+use serde::Serialize;
+
 use crate::exit::Outcome;
 use crate::output::Output;
 use crate::plan::{LayPlan, Minima};
-use crate::report::Report;
+use crate::report::{Known, Report};
 use crate::sink::units::percent;
 
 use super::laid::Laid;
-use super::numbers::Numbers;
 use super::show::summary;
+
+#[derive(Serialize)]
+struct Checked<'a> {
+    #[serde(flatten)]
+    known: &'a Known,
+    unknown_share: Option<f64>,
+}
 
 pub(in super::super) fn run(
     plan: &LayPlan,
@@ -17,14 +25,18 @@ pub(in super::super) fn run(
 ) -> anyhow::Result<Outcome> {
     let laid = Laid::read(&plan.files, output)?;
     let unknown = Report::of(&laid.genome, 1.0).unknown_share;
-    let numbers = Numbers::of(&laid, unknown);
+    let known = Known::of(laid.catalog(), &laid.matching);
     let text = if plan.json {
-        serde_json::to_string_pretty(&numbers)? + "\n"
+        let checked = Checked {
+            known: &known,
+            unknown_share: unknown,
+        };
+        serde_json::to_string_pretty(&checked)? + "\n"
     } else {
-        summary(&numbers, output)
+        summary(&known, unknown, output)
     };
     output.data(text)?;
-    let findings = findings(&numbers, minima);
+    let findings = findings(&known, unknown, minima);
     for finding in &findings {
         output.warn(finding);
     }
@@ -36,7 +48,7 @@ pub(in super::super) fn run(
 }
 
 /// What was not measured does not meet a limit.
-fn findings(numbers: &Numbers, minima: Minima) -> Vec<String> {
+fn findings(known: &Known, unknown: Option<f64>, minima: Minima) -> Vec<String> {
     let least = |what: &str, share: Option<f64>, limit: Option<f64>| {
         let limit = limit?;
         let met = share.is_some_and(|share| share >= limit);
@@ -50,9 +62,9 @@ fn findings(numbers: &Numbers, minima: Minima) -> Vec<String> {
         (!met).then(|| format!("the unknown share is {shown}, more than {}", percent(limit)))
     };
     [
-        least("match rate", numbers.match_rate.share, minima.least_match),
-        least("coverage", numbers.coverage, minima.least_coverage),
-        most(numbers.unknown_share, minima.most_unknown),
+        least("match rate", known.match_rate.share, minima.least_match),
+        least("coverage", known.coverage, minima.least_coverage),
+        most(unknown, minima.most_unknown),
     ]
     .into_iter()
     .flatten()

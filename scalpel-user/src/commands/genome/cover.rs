@@ -2,20 +2,23 @@
 
 use serde::Serialize;
 
+use crate::catalog::{DefId, Definition};
 use crate::exit::Outcome;
+use crate::matching::DefState;
 use crate::output::Output;
 use crate::output::table::{Align, Table};
 use crate::plan::LayPlan;
+use crate::report::Report;
+use crate::report::known::{Known, written};
 
 use super::laid::Laid;
-use super::numbers::{Numbers, words, written};
 use super::show::{heading, summary};
 
 #[derive(Serialize)]
 struct Covered<'a> {
     schema: &'static str,
     #[serde(flatten)]
-    numbers: &'a Numbers,
+    known: &'a Known,
     functions: Vec<Row>,
 }
 
@@ -32,17 +35,18 @@ struct Row {
 
 pub(in super::super) fn run(plan: &LayPlan, output: &Output) -> anyhow::Result<Outcome> {
     let laid = Laid::read(&plan.files, output)?;
-    let numbers = Numbers::of(&laid, None);
+    let known = Known::of(laid.catalog(), &laid.matching);
+    let unknown = Report::of(&laid.genome, 1.0).unknown_share;
     let rows = rows(&laid);
     let text = if plan.json {
         let covered = Covered {
             schema: "scalpel.cover/1",
-            numbers: &numbers,
+            known: &known,
             functions: rows,
         };
         serde_json::to_string_pretty(&covered)? + "\n"
     } else {
-        summary(&numbers, output) + &never(&rows, plan, output)
+        summary(&known, unknown, output) + &never(&rows, plan, output)
     };
     output.data(text)?;
     Ok(Outcome::Done)
@@ -50,8 +54,8 @@ pub(in super::super) fn run(plan: &LayPlan, output: &Output) -> anyhow::Result<O
 
 fn rows(laid: &Laid) -> Vec<Row> {
     let catalog = laid.catalog();
-    let row = |(definition, known): (&crate::catalog::Definition, &crate::matching::DefState)| {
-        let (state, why) = words(known.state);
+    let row = |(_, definition, known): (DefId, &Definition, &DefState)| {
+        let (state, why) = known.state.words();
         let calls = known.functions.iter().map(|func| {
             let total = laid.matching.totals.get(func.get() as usize - 1);
             total.map_or(0, |total| total.metrics.calls)
@@ -67,7 +71,7 @@ fn rows(laid: &Laid) -> Vec<Row> {
             calls: calls.sum(),
         }
     };
-    written(laid).map(row).collect()
+    written(catalog, &laid.matching).map(row).collect()
 }
 
 fn never(rows: &[Row], plan: &LayPlan, output: &Output) -> String {

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::catalog::{self, Catalog};
+use crate::catalog::Catalog;
 use crate::genome::Genome;
 use crate::genome::merge::Merged;
-use crate::maps::find;
+use crate::lay;
 use crate::matching::Matching;
 use crate::output::Output;
 
@@ -20,32 +20,20 @@ pub(super) struct Laid {
 /// Nothing says what exists.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "none of the files tells what exists: `scalpel-ebpf genome build --src DIR` makes one that does; give it beside the recording"
+    "none of the files tells what exists: `scalpel-ebpf record --src DIR` keeps it in the recording; or make a file that does with `scalpel-ebpf genome build --src DIR` and give it beside the recording"
 )]
-struct NothingExists;
+pub(super) struct NothingExists;
 
 impl Laid {
-    /// Reads and matches.
+    /// Reads, and matches what was not matched when it was recorded.
     pub(super) fn read(files: &[PathBuf], output: &Output) -> anyhow::Result<Self> {
         let mut genome = merge(files, output)?.into_genome();
-        let catalog = std::mem::take(&mut genome.catalog);
-        if catalog.is_empty() {
+        // A file that was given beside the recording may know what was not found then.
+        lay::complete(&mut genome, files.len() > 1, output);
+        if genome.catalog.is_empty() {
             return Err(NothingExists.into());
         }
-        let texts = texts(&genome);
-        let (maps, unusable) = find::find(
-            texts.iter().map(|(path, hash)| (path.as_str(), *hash)),
-            catalog::hash,
-        );
-        for map in unusable {
-            output.warn(&format!(
-                "the source map {} is of no use: {}",
-                map.path.display(),
-                map.why
-            ));
-        }
-        let matching = Matching::of(&genome, &catalog, &maps);
-        genome.catalog = catalog;
+        let matching = Matching::of(&genome, &genome.catalog, &genome.matches);
         Ok(Self { genome, matching })
     }
 
@@ -63,14 +51,11 @@ pub(super) fn merge(files: &[PathBuf], output: &Output) -> anyhow::Result<Merged
     Ok(merged)
 }
 
-/// Texts that a probe told the hash of: each once.
-fn texts(genome: &Genome) -> Vec<(String, u64)> {
-    let infos = genome.functions.iter().map(|(_, info)| info);
-    let mut texts: Vec<(String, u64)> = infos
-        .filter(|info| info.place.text_hash != 0 && !info.path.is_empty())
-        .map(|info| (info.path.clone(), info.place.text_hash))
-        .collect();
-    texts.sort_unstable();
-    texts.dedup();
-    texts
+/// All files in one, with what later builds need.
+pub(super) fn merge_whole(files: &[PathBuf], output: &Output) -> anyhow::Result<Merged> {
+    let mut merged = Merged::default();
+    for file in files {
+        merged.join(recording::open_whole(file, output)?)?;
+    }
+    Ok(merged)
 }

@@ -6,7 +6,6 @@ pub(super) mod cover;
 pub(super) mod diff;
 mod laid;
 pub(super) mod merge;
-mod numbers;
 pub(super) mod query;
 pub(super) mod show;
 
@@ -24,6 +23,10 @@ pub(super) fn run(plan: &OverlayPlan, output: &Output) -> anyhow::Result<Outcome
             files,
             output: path,
         } => merge::run(files, path, output),
+        OverlayPlan::Match {
+            files,
+            output: path,
+        } => merge::run_match(files, path, output),
         OverlayPlan::Diff { .. } => diff::run(plan, output),
         OverlayPlan::Query { file, sql, json } => query::run(file, sql, *json, output),
     }

@@ -2,18 +2,18 @@
 
 use serde::Serialize;
 
-use crate::catalog::DefId;
+use crate::catalog::Outcome as Found;
 use crate::exit::Outcome;
-use crate::matching::{EdgeOverlay, Outcome as Found, overlay};
+use crate::matching::{EdgeOverlay, overlay};
 use crate::output::Output;
 use crate::output::table::{Align, Table};
 use crate::plan::LayPlan;
 use crate::report::Report;
+use crate::report::known::{Known, Share, place};
 use crate::sink::units::{NOTHING, count, duration, or_nothing, percent};
 use crate::tree::Metrics;
 
 use super::laid::Laid;
-use super::numbers::{Numbers, Share};
 
 /// Above this share of lost events a report says so.
 const LOSS_WORTH_SAYING: f64 = 0.001;
@@ -22,7 +22,8 @@ const LOSS_WORTH_SAYING: f64 = 0.001;
 struct Shown<'a> {
     schema: &'static str,
     #[serde(flatten)]
-    numbers: &'a Numbers,
+    known: &'a Known,
+    unknown_share: Option<f64>,
     /// Calls that ran and that the text proves.
     calls_in_both: u64,
     calls_found_only_at_run_time: Vec<FoundCall>,
@@ -63,40 +64,27 @@ struct Function {
 pub(in super::super) fn run(plan: &LayPlan, output: &Output) -> anyhow::Result<Outcome> {
     let laid = Laid::read(&plan.files, output)?;
     let unknown = Report::of(&laid.genome, LOSS_WORTH_SAYING).unknown_share;
-    let numbers = Numbers::of(&laid, unknown);
+    let known = Known::of(laid.catalog(), &laid.matching);
     let edges = overlay(&laid.genome, laid.catalog(), &laid.matching);
     let text = if plan.json {
-        json(&laid, &numbers, &edges)?
+        json(&laid, &known, unknown, &edges)?
     } else {
-        text(plan, &laid, &numbers, &edges, output)
+        text(plan, &laid, (&known, unknown), &edges, output)
     };
     output.data(text)?;
     Ok(Outcome::Done)
 }
 
-/// `file:line name`.
-pub(super) fn place(laid: &Laid, id: DefId) -> String {
-    let catalog = laid.catalog();
-    let Some(definition) = catalog.definition(id) else {
-        return NOTHING.into();
-    };
-    let file = catalog.file(definition.file);
-    let file = file.map_or("", |file| &*file.path);
-    let (name, ordinal) = (&definition.qualified, definition.ordinal);
-    let name = match ordinal {
-        0 => name.clone(),
-        _ => format!("{name}#{ordinal}"),
-    };
-    match definition.span.start.line {
-        0 => format!("{file} {name}"),
-        line => format!("{file}:{line} {name}"),
-    }
-}
-
-fn json(laid: &Laid, numbers: &Numbers, edges: &EdgeOverlay) -> anyhow::Result<String> {
+fn json(
+    laid: &Laid,
+    known: &Known,
+    unknown_share: Option<f64>,
+    edges: &EdgeOverlay,
+) -> anyhow::Result<String> {
     let shown = Shown {
         schema: "scalpel.overlay/1",
-        numbers,
+        known,
+        unknown_share,
         calls_in_both: edges.both,
         calls_found_only_at_run_time: found(laid, edges).collect(),
         calls_never_taken: untaken(laid, edges).collect(),
@@ -109,7 +97,7 @@ fn functions(laid: &Laid) -> impl Iterator<Item = Function> {
     let all = laid.genome.functions.iter().zip(&laid.matching.outcomes);
     all.map(|((_, info), outcome)| Function {
         key: info.key(),
-        definition: outcome.definition().map(|id| place(laid, id)),
+        definition: outcome.definition().map(|id| place(laid.catalog(), id)),
         why: match outcome {
             Found::Matched(_) => None,
             Found::Unmatched(why) => Some(why.word()),
@@ -121,8 +109,8 @@ fn found<'a>(laid: &'a Laid, edges: &'a EdgeOverlay) -> impl Iterator<Item = Fou
     edges.found.iter().map(|edge| {
         let m: &Metrics = &edge.metrics;
         FoundCall {
-            caller: place(laid, edge.caller),
-            callee: place(laid, edge.callee),
+            caller: place(laid.catalog(), edge.caller),
+            callee: place(laid.catalog(), edge.callee),
             calls: m.calls,
             total_wall_ns: (m.timed > 0).then_some(m.total_wall_ns),
             total_cpu_ns: (m.cpu_timed > 0).then_some(m.total_cpu_ns),
@@ -133,8 +121,8 @@ fn found<'a>(laid: &'a Laid, edges: &'a EdgeOverlay) -> impl Iterator<Item = Fou
 
 fn untaken<'a>(laid: &'a Laid, edges: &'a EdgeOverlay) -> impl Iterator<Item = UntakenCall> + 'a {
     edges.untaken.iter().map(|untaken| UntakenCall {
-        caller: place(laid, untaken.edge.caller),
-        callee: place(laid, untaken.edge.callee),
+        caller: place(laid.catalog(), untaken.edge.caller),
+        callee: place(laid.catalog(), untaken.edge.callee),
         line: untaken.edge.line,
         how: untaken.edge.how.word(),
         confidence: if untaken.sure {
@@ -148,11 +136,11 @@ fn untaken<'a>(laid: &'a Laid, edges: &'a EdgeOverlay) -> impl Iterator<Item = U
 fn text(
     plan: &LayPlan,
     laid: &Laid,
-    numbers: &Numbers,
+    (known, unknown): (&Known, Option<f64>),
     edges: &EdgeOverlay,
     output: &Output,
 ) -> String {
-    let mut text = summary(numbers, output);
+    let mut text = summary(known, unknown, output);
     let limit = plan.limit.unwrap_or(usize::MAX);
     if !edges.found.is_empty() {
         let shown: Vec<FoundCall> = found(laid, edges).take(limit).collect();
@@ -181,39 +169,46 @@ pub(super) fn heading(what: &str, shown: usize, all: usize) -> String {
 }
 
 /// Match rates, what was not found, and the states: also at the head of `cover` and `check`.
-pub(super) fn summary(numbers: &Numbers, output: &Output) -> String {
+pub(super) fn summary(known: &Known, unknown: Option<f64>, output: &Output) -> String {
+    let mut text = rates(known);
+    text += &format!(
+        "unknown       {} of what ran has no name\n",
+        unknown.map_or_else(|| NOTHING.to_owned(), percent),
+    );
+    for advice in &known.advice {
+        text += &format!("!             {advice}\n");
+    }
+    text += &not_found(known, output);
+    text += &states(known, output);
+    text
+}
+
+/// The rates alone.
+pub(super) fn rates(known: &Known) -> String {
     let rate = |share: &Share| {
         let shown = share.share.map_or_else(|| NOTHING.to_owned(), percent);
         format!("{shown} ({} of {})", share.matched, share.ran)
     };
     let mut text = format!(
-        "match rate    {} of the user-written functions that ran\nraw rate      {} of all that ran; {} of module and class bodies\nunknown       {}\n",
-        rate(&numbers.match_rate),
-        rate(&numbers.raw_rate),
-        rate(&numbers.bodies),
-        numbers
-            .unknown_share
-            .map_or_else(|| NOTHING.to_owned(), percent),
+        "match rate    {} of the user-written functions that ran\nraw rate      {} of all that ran; {} of module and class bodies\n",
+        rate(&known.match_rate),
+        rate(&known.raw_rate),
+        rate(&known.bodies),
     );
-    if numbers.languages.len() > 1 {
-        for (language, share) in &numbers.languages {
+    if known.languages.len() > 1 {
+        for (language, share) in &known.languages {
             text += &format!("  {language:<11} {}\n", rate(share));
         }
     }
     text += &format!(
         "coverage      {} of the functions that could be seen\n",
-        numbers.coverage.map_or_else(|| NOTHING.to_owned(), percent)
+        known.coverage.map_or_else(|| NOTHING.to_owned(), percent)
     );
-    for advice in &numbers.advice {
-        text += &format!("!             {advice}\n");
-    }
-    text += &not_found(numbers, output);
-    text += &states(numbers, output);
     text
 }
 
-fn not_found(numbers: &Numbers, output: &Output) -> String {
-    if numbers.unmatched.is_empty() {
+fn not_found(known: &Known, output: &Output) -> String {
+    if known.unmatched.is_empty() {
         return String::new();
     }
     let columns = [
@@ -223,7 +218,7 @@ fn not_found(numbers: &Numbers, output: &Output) -> String {
         ("WHY", Align::Left),
     ];
     let mut table = Table::new(&columns, output.stdout());
-    for row in &numbers.unmatched {
+    for row in &known.unmatched {
         table.row([
             count(row.functions),
             count(row.events),
@@ -234,14 +229,14 @@ fn not_found(numbers: &Numbers, output: &Output) -> String {
     format!("\n{table}")
 }
 
-fn states(numbers: &Numbers, output: &Output) -> String {
+fn states(known: &Known, output: &Output) -> String {
     let columns = [
         ("FUNCTIONS", Align::Right),
         ("STATE", Align::Left),
         ("WHY", Align::Left),
     ];
     let mut table = Table::new(&columns, output.stdout());
-    for row in &numbers.states {
+    for row in &known.states {
         table.row([
             count(row.functions),
             row.state.into(),

@@ -4,20 +4,21 @@ use rustc_hash::FxHashMap;
 
 use crate::catalog::{Catalog, DefId, Edge, File, FileId, Gap, Piece, RootId};
 
-/// Takes in the files of `other` that are not there yet, and the calls between any of them.
-pub(super) fn join(catalog: &mut Catalog, other: Catalog) {
+/// Takes in the files of `other` that are not there yet, and the calls between any of them; tells where all of it is.
+pub(super) fn join(catalog: &mut Catalog, other: Catalog) -> Taken {
     if catalog.is_empty() || *catalog == other {
         *catalog = other;
-        return;
+        return Taken::as_it_was(catalog);
     }
     let mut taken = Taken::of(catalog, &other);
     taken.files(catalog, &other);
     taken.definitions(catalog, &other);
     taken.rest(catalog, &other);
+    taken
 }
 
 /// Where the parts of the other catalog are in this one, and which files are new.
-struct Taken {
+pub(super) struct Taken {
     roots: Vec<RootId>,
     files: Vec<FileId>,
     is_new: Vec<bool>,
@@ -42,15 +43,25 @@ impl Taken {
         }
     }
 
+    /// Everything has the number that it had.
+    fn as_it_was(catalog: &Catalog) -> Self {
+        Self {
+            roots: (0..catalog.roots.len() as u32).map(RootId).collect(),
+            files: catalog.numbered_files().map(|(id, _)| id).collect(),
+            is_new: vec![false; catalog.files.len()],
+            definitions: catalog.numbered().map(|(id, _)| Some(id)).collect(),
+        }
+    }
+
     fn root(&self, root: Option<RootId>) -> Option<RootId> {
         self.roots.get(root?.index()).copied()
     }
 
-    fn file(&self, id: FileId) -> FileId {
+    pub(super) fn file(&self, id: FileId) -> FileId {
         self.files.get(id.index()).copied().unwrap_or(id)
     }
 
-    fn definition(&self, id: DefId) -> Option<DefId> {
+    pub(super) fn definition(&self, id: DefId) -> Option<DefId> {
         self.definitions.get(id.index()).copied().flatten()
     }
 
@@ -67,6 +78,9 @@ impl Taken {
             if id == next {
                 let file = file.clone();
                 catalog.files.push(File { root, ..file });
+            } else if let Some(known) = catalog.files.get_mut(id.index()) {
+                // How many of its calls are resolved depends on what else was read with it.
+                known.resolved = known.resolved.max(file.resolved);
             }
             self.is_new.push(id == next);
             self.files.push(id);

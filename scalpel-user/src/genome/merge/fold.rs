@@ -8,6 +8,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{Merged, Renumber, add_faults, add_histograms};
+use crate::catalog::Matches;
 use crate::event::{FuncId, MonoTime, Pid};
 use crate::function::FunctionTable;
 use crate::genome::assemble::merge_cells;
@@ -44,7 +45,26 @@ pub(super) fn fold(merged: &Merged) -> Genome {
     genome.tree.contexts = contexts.into_all();
     genome.losses = add_losses(genome.losses);
     genome.bounds = bounds(&runs, &renumber);
+    genome.matches = folded_matches(merged, &renumber);
     genome
+}
+
+/// What functions are that are one now.
+fn folded_matches(merged: &Merged, renumber: &Renumber) -> Matches {
+    let mut matches = Matches {
+        bundled: merged.matches.bundled.clone(),
+        built: merged.matches.built.clone(),
+        maybe: merged.matches.maybe.clone(),
+        ..Matches::default()
+    };
+    let outcomes = merged.matches.outcomes.iter();
+    let renumbered = outcomes.map(|(&func, &outcome)| {
+        let mut func = func;
+        renumber.func(&mut func);
+        (func, outcome)
+    });
+    super::matches::add(&merged.catalog, &mut matches.outcomes, renumbered);
+    matches
 }
 
 /// The functions, the numbers that those of the runs get, and what is to be said of them.

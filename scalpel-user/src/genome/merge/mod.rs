@@ -6,6 +6,7 @@
 mod exists;
 mod fingerprint;
 mod fold;
+mod matches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 use super::Genome;
 use super::assemble::merge_cells;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, FactsOfFiles, Matches};
 use crate::event::FuncId;
 use crate::function::{FunctionInfo, FunctionTable};
 use crate::tree::{Context, ContextId, Contexts, FunctionFaults, Histogram, Tree};
@@ -30,6 +31,10 @@ pub struct Merged {
     pub runs: BTreeMap<String, Genome>,
     /// What exists, as far as any of them knows.
     pub catalog: Catalog,
+    /// What a later build of the catalog needs to know of files that did not change, where it was read.
+    pub facts: FactsOfFiles,
+    /// What each function is in the catalog.
+    pub matches: Matches,
 }
 
 /// More functions than a genome can hold.
@@ -46,6 +51,8 @@ impl From<Genome> for Merged {
             functions: std::mem::take(&mut genome.functions),
             contexts: std::mem::take(&mut genome.tree.contexts),
             catalog: std::mem::take(&mut genome.catalog),
+            facts: std::mem::take(&mut genome.facts),
+            matches: std::mem::take(&mut genome.matches),
             runs: BTreeMap::from([(genome.run.uuid.clone(), genome)]),
         }
     }
@@ -57,9 +64,17 @@ impl Merged {
     /// # Errors
     /// [`TooManyFunctions`]; what is in `self` then is of no use.
     pub fn join(&mut self, other: Self) -> Result<(), TooManyFunctions> {
-        exists::join(&mut self.catalog, other.catalog);
+        let taken = exists::join(&mut self.catalog, other.catalog);
+        matches::join_facts(&mut self.facts, other.facts, &taken);
         let functions = self.take_functions(&other.functions)?;
         let contexts = self.take_contexts(&other.contexts, &functions);
+        matches::join(
+            &self.catalog,
+            &mut self.matches,
+            other.matches,
+            &functions,
+            &taken,
+        );
         let renumber = Renumber {
             functions,
             contexts,
@@ -83,6 +98,8 @@ impl Merged {
             Some((_, run)) if self.runs.is_empty() => Genome {
                 functions: self.functions,
                 catalog: self.catalog,
+                facts: self.facts,
+                matches: self.matches,
                 tree: Tree {
                     contexts: self.contexts,
                     ..run.tree
@@ -95,6 +112,11 @@ impl Merged {
             }
             None => fold::fold(&self),
         }
+    }
+
+    /// The sum of all, to be looked at: these stay.
+    pub fn sum(&self) -> Genome {
+        fold::fold(self)
     }
 
     /// New numbers of `others`, by their old numbers less 1.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::Merged;
+use crate::catalog::{DefId, Outcome, Why};
 use crate::function::FunctionInfo;
 use crate::genome::Genome;
 use crate::genome::tests::{any_genome, example};
@@ -63,8 +64,76 @@ fn dump(merged: &Merged) -> String {
             run.notes, run.counters, run.blind_spots
         ));
     }
+    lines.extend(exists(merged));
     lines.sort();
     lines.join("\n")
+}
+
+/// What exists and what was found there, by what it is.
+fn exists(merged: &Merged) -> Vec<String> {
+    let catalog = &merged.catalog;
+    let file = |id: crate::catalog::FileId| {
+        let file = catalog.file(id).unwrap();
+        format!("{} {:?}", catalog.path_of(file), file.content)
+    };
+    let definition = |id: DefId| {
+        let it = catalog.definition(id).unwrap();
+        format!("{} {}#{}", file(it.file), it.qualified, it.ordinal)
+    };
+    let mut lines: Vec<String> = catalog
+        .numbered()
+        .map(|(id, it)| format!("definition {} {:?}", definition(id), it.span))
+        .collect();
+    lines.extend(catalog.edges.iter().map(|edge| {
+        let (caller, callee) = (definition(edge.caller), definition(edge.callee));
+        format!("call {caller} -> {callee} {:?} {}", edge.how, edge.at)
+    }));
+    lines.extend(merged.matches.outcomes.iter().map(|(func, outcome)| {
+        let found = match outcome {
+            Outcome::Matched(id) => definition(*id),
+            Outcome::Unmatched(why) => why.word().to_owned(),
+        };
+        format!("match {:?}: {found}", merged.functions.get(*func))
+    }));
+    let bundled = merged.matches.bundled.iter();
+    lines.extend(bundled.map(|&id| format!("bundled {}", file(id))));
+    let built = merged.matches.built.iter();
+    lines.extend(built.map(|&id| format!("built {}", definition(id))));
+    let maybe = merged.matches.maybe.iter();
+    lines.extend(maybe.map(|&id| format!("maybe {}", definition(id))));
+    let facts = merged.facts.iter();
+    lines.extend(facts.map(|(&id, facts)| format!("facts {} {facts:?}", file(id))));
+    lines
+}
+
+/// A genome with what exists, of one edition or another, and with verdicts that are as `choice` says.
+fn laid(mut genome: Genome, choice: u8) -> Genome {
+    if choice == 0 {
+        return genome;
+    }
+    let mut catalog = crate::catalog::tests::example();
+    if choice.is_multiple_of(3) {
+        catalog.files[0].content[0] ^= choice;
+    }
+    let most = catalog.definitions.len();
+    for (at, (id, _)) in genome.functions.iter().enumerate() {
+        let outcome = match (at + usize::from(choice)) % (most + 3) {
+            place if place < most => Outcome::Matched(DefId(place as u32)),
+            place if place == most => Outcome::Unmatched(Why::Vendored),
+            place if place == most + 1 => Outcome::Unmatched(Why::NotFound),
+            _ => continue,
+        };
+        genome.matches.outcomes.insert(id, outcome);
+    }
+    genome.matches.bundled.insert(crate::catalog::FileId(0));
+    genome.matches.built.insert(DefId(u32::from(choice % 2)));
+    genome.matches.maybe.insert(DefId(u32::from(choice % 3)));
+    genome.facts.insert(
+        crate::catalog::FileId(u32::from(choice % 2)),
+        (1, vec![choice]),
+    );
+    genome.catalog = catalog;
+    genome
 }
 
 fn merge<'a>(parts: impl IntoIterator<Item = &'a dyn Fn() -> Merged>) -> Merged {
@@ -129,11 +198,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn merging_is_the_same_in_any_order_grouping_and_number(
-        trees in prop::collection::vec((any_genome(), 0usize..8), 3),
+        trees in prop::collection::vec((any_genome(), 0usize..8, 0u8..8), 3),
     ) {
         let run = |at: usize| {
             let tree = &trees[at];
-            let genome = another_run(clone(&tree.0), at as u32, tree.1);
+            let genome = laid(another_run(clone(&tree.0), at as u32, tree.1), tree.2);
             // What comes from a file is interned.
             let mut merged = Merged::default();
             merged.join(genome.into()).unwrap();
@@ -151,16 +220,16 @@ proptest! {
 
     #[test]
     fn a_file_of_many_runs_reads_back_as_it_was_written(
-        trees in prop::collection::vec((any_genome(), 0usize..8), 1..4),
+        trees in prop::collection::vec((any_genome(), 0usize..8, 0u8..8), 1..4),
     ) {
         let mut merged = Merged::default();
-        for (number, (genome, turn)) in (0..).zip(trees) {
-            merged.join(another_run(genome, number, turn).into()).unwrap();
+        for (number, (genome, turn, choice)) in (0..).zip(trees) {
+            merged.join(laid(another_run(genome, number, turn), choice).into()).unwrap();
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("many.genome");
         merged.write(&path).unwrap();
-        prop_assert_eq!(dump(&Merged::read(&path).unwrap()), dump(&merged));
+        prop_assert_eq!(dump(&Merged::read_whole(&path).unwrap()), dump(&merged));
     }
 
     #[test]
@@ -201,6 +270,8 @@ fn clone(genome: &Genome) -> Genome {
         counters: genome.counters.clone(),
         blind_spots: genome.blind_spots.clone(),
         catalog: genome.catalog.clone(),
+        facts: genome.facts.clone(),
+        matches: genome.matches.clone(),
     }
 }
 
@@ -254,6 +325,34 @@ fn a_function_that_was_not_watched_in_some_runs_has_lower_bounds() {
     assert_eq!(since.len(), 2);
     assert!(since.iter().all(Option::is_some));
     assert!(genome.bounds[0].reason.starts_with("in 1 of 2 runs: "));
+}
+
+#[test]
+fn what_was_found_once_stays_found_and_nothing_is_left_out_of_a_rate_by_merging() {
+    let found = |first: Outcome, second: Outcome| {
+        let mut merged = Merged::default();
+        for (number, outcome) in [(1, first), (2, second)] {
+            let mut genome = another_run(example(), number, 0);
+            genome.catalog = crate::catalog::tests::example();
+            let ids: Vec<_> = genome.functions.iter().map(|(id, _)| id).collect();
+            genome.matches.outcomes = ids.into_iter().map(|id| (id, outcome)).collect();
+            merged.join(genome.into()).unwrap();
+        }
+        let genome = merged.into_genome();
+        assert_eq!(genome.matches.outcomes.len(), genome.functions.len());
+        *genome.matches.outcomes.values().next().unwrap()
+    };
+    let (one, none) = (Outcome::Matched(DefId(1)), Outcome::Unmatched);
+    assert_eq!(found(one, none(Why::Edited)), one);
+    assert_eq!(found(none(Why::NotFound), one), one);
+    assert_eq!(
+        found(none(Why::OutOfTree), none(Why::NotFound)),
+        none(Why::NotFound)
+    );
+    assert_eq!(
+        found(none(Why::NotFound), none(Why::Vendored)),
+        none(Why::NotFound)
+    );
 }
 
 #[test]

@@ -63,6 +63,14 @@ impl Merged {
     pub fn read(path: &Path) -> Result<Self, GenomeError> {
         read::read(path)
     }
+
+    /// The same with what a later build of the catalog needs: for those who write it again.
+    ///
+    /// # Errors
+    /// As [`Genome::read`].
+    pub fn read_whole(path: &Path) -> Result<Self, GenomeError> {
+        read::read_whole(path)
+    }
 }
 
 impl Catalog {
@@ -107,6 +115,14 @@ impl Kept {
         read::read_kept(path)?.ok_or_else(|| GenomeError::IsRecording {
             path: path.to_owned(),
         })
+    }
+
+    /// Reads what an earlier build kept, beside recordings too.
+    ///
+    /// # Errors
+    /// As [`Genome::read`].
+    pub fn read_of_any(path: &Path) -> Result<Self, GenomeError> {
+        read::read_kept_of_any(path)
     }
 }
 

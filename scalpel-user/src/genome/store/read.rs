@@ -13,7 +13,7 @@ use super::budget::Budget;
 use super::header::Head;
 use super::rows::{self, func, maybe_func, maybe_unsigned, unsigned};
 use super::{GenomeError, exists, header, schema};
-use crate::catalog::{Catalog, Kept};
+use crate::catalog::{Catalog, FactsOfFiles, Kept, Matches};
 use crate::event::{FuncId, MonoTime, Pid, Tid};
 use crate::function::FunctionTable;
 use crate::genome::merge::Merged;
@@ -41,12 +41,17 @@ pub(super) fn damaged<T>(what: impl Into<String>) -> Checked<T> {
 }
 
 /// Reads the recordings in the file at `path`, and what exists.
-#[expect(
-    clippy::redundant_closure_for_method_calls,
-    reason = "the method itself is not general over the lifetime"
-)]
 pub(super) fn read(path: &Path) -> Result<Merged, GenomeError> {
-    with_tables(path, |tables| tables.merged())
+    with_tables(path, |mut tables| tables.merged())
+}
+
+/// The same with what a later build of the catalog needs.
+pub(super) fn read_whole(path: &Path) -> Result<Merged, GenomeError> {
+    with_tables(path, |mut tables| {
+        let merged = tables.merged()?;
+        let facts = exists::read_facts(&mut tables, &merged.catalog)?;
+        Ok(Merged { facts, ..merged })
+    })
 }
 
 /// Reads what exists from the file at `path`, which may have no recording.
@@ -63,10 +68,13 @@ pub(super) fn read_kept(path: &Path) -> Result<Option<Kept>, GenomeError> {
         if runs > 0 {
             return Ok(None);
         }
-        let catalog = tables.catalog()?;
-        let facts = exists::read_facts(&mut tables, &catalog)?;
-        Ok(Some(Kept { catalog, facts }))
+        tables.kept().map(Some)
     })
+}
+
+/// Reads what exists with what the next build needs, whether there is a recording too or not.
+pub(super) fn read_kept_of_any(path: &Path) -> Result<Kept, GenomeError> {
+    with_tables(path, |mut tables| tables.kept())
 }
 
 fn with_tables<T>(
@@ -126,20 +134,36 @@ pub(super) struct Tables<'db> {
 }
 
 impl Tables<'_> {
-    fn merged(mut self) -> Checked<Merged> {
+    fn merged(&mut self) -> Checked<Merged> {
         self.runs()?;
         let functions = self.functions()?;
         let contexts = self.contexts(functions.len())?;
         self.measurements(functions.len(), contexts.len())?;
         self.doubts(functions.len())?;
         let catalog = self.catalog()?;
-        let runs = self.runs.into_iter();
+        let matches = self.matches(functions.len(), &catalog)?;
+        let runs = std::mem::take(&mut self.runs).into_iter();
         Ok(Merged {
             functions,
             contexts,
             runs: runs.map(|run| (run.run.uuid.clone(), run)).collect(),
             catalog,
+            facts: FactsOfFiles::default(),
+            matches,
         })
+    }
+
+    fn matches(&mut self, functions: usize, catalog: &Catalog) -> Checked<Matches> {
+        if self.version < schema::MATCHES_SINCE {
+            return Ok(Matches::default());
+        }
+        exists::read_matches(self, functions, catalog)
+    }
+
+    fn kept(&mut self) -> Checked<Kept> {
+        let catalog = self.catalog()?;
+        let facts = exists::read_facts(self, &catalog)?;
+        Ok(Kept { catalog, facts })
     }
 
     /// What exists; nothing in files of a version that had no tables for it.

@@ -1,4 +1,4 @@
-//! The tables of a genome file, version 3. A change of any text here is a new version and a new section in FORMAT.md.
+//! The tables of a genome file, version 4. A change of any text here is a new version and a new section in FORMAT.md.
 //!
 //! Integers of SQLite are signed: file offsets keep their 64 bits (negative = that plus 2^64), counters stay below
 //! 2^63. What is not known is NULL.
@@ -10,7 +10,7 @@ use crate::tree::{EdgeSource, FunctionFaults, Metrics};
 pub(super) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"SCPG");
 
 /// `PRAGMA user_version`.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// The oldest version that is still read: it has no tables of what exists.
 pub(super) const OLDEST: u32 = 2;
@@ -89,6 +89,9 @@ pub(super) const TABLES: &[(&str, &str)] = &[
 /// The first version with tables of what exists.
 pub(super) const EXISTS_SINCE: u32 = 3;
 
+/// The first version with tables of what functions are among what exists.
+pub(super) const MATCHES_SINCE: u32 = 4;
+
 /// Tables of version 2 that had another shape: what the reader puts in the place of columns that came later, and the
 /// text.
 pub(super) const BEFORE_3: &[(&str, &str, &str)] = &[
@@ -129,9 +132,18 @@ pub(super) fn tables(version: u32) -> impl Iterator<Item = (&'static str, &'stat
     } else {
         super::exists::schema::TABLES
     };
-    TABLES.iter().chain(exists).map(move |&(name, text)| {
-        before_3(name, version).map_or((name, text), |&(name, _, older)| (name, older))
-    })
+    let matches: &[_] = if version < MATCHES_SINCE {
+        &[]
+    } else {
+        super::exists::schema::MATCHES
+    };
+    TABLES
+        .iter()
+        .chain(exists)
+        .chain(matches)
+        .map(move |&(name, text)| {
+            before_3(name, version).map_or((name, text), |&(name, _, older)| (name, older))
+        })
 }
 
 /// What to select of a table of a file of `version`, so that its columns are those of this version.

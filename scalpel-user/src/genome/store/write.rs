@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, Statement, params, params_from_iter};
 
 use super::{exists, schema};
-use crate::catalog::{Catalog, Kept};
+use crate::catalog::{Catalog, FactsOfFiles, Kept, Matches};
 use crate::event::FuncId;
 use crate::function::{FunctionInfo, FunctionTable, UnknownReason};
 use crate::genome::merge::Merged;
@@ -20,6 +20,8 @@ pub(super) struct Rows<'a> {
     contexts: &'a [Context],
     runs: Vec<&'a Genome>,
     catalog: &'a Catalog,
+    facts: &'a FactsOfFiles,
+    matches: &'a Matches,
 }
 
 impl<'a> Rows<'a> {
@@ -30,6 +32,8 @@ impl<'a> Rows<'a> {
             contexts: &genome.tree.contexts,
             runs: vec![genome],
             catalog: &genome.catalog,
+            facts: &genome.facts,
+            matches: &genome.matches,
         }
     }
 
@@ -40,6 +44,8 @@ impl<'a> Rows<'a> {
             contexts: &merged.contexts,
             runs: merged.runs.values().collect(),
             catalog: &merged.catalog,
+            facts: &merged.facts,
+            matches: &merged.matches,
         }
     }
 
@@ -69,7 +75,9 @@ impl<'a> Rows<'a> {
 pub(super) fn write(genome: &Rows<'_>, path: &Path, max_pages: Option<u32>) -> Sqlite<()> {
     fill(path, max_pages, |db| {
         write_rows(genome, db)?;
-        exists::write(genome.catalog, db)
+        exists::write(genome.catalog, db)?;
+        exists::write_facts(genome.facts, db)?;
+        exists::write_matches(genome.matches, db)
     })
 }
 
@@ -82,7 +90,7 @@ pub(super) fn write_catalog(catalog: &Catalog, path: &Path) -> Sqlite<()> {
 pub(super) fn write_kept(kept: &Kept, path: &Path) -> Sqlite<()> {
     fill(path, None, |db| {
         exists::write(&kept.catalog, db)?;
-        exists::write_facts(kept, db)
+        exists::write_facts(&kept.facts, db)
     })
 }
 
@@ -107,6 +115,7 @@ fn fill(
         transaction.execute(text, [])?;
     }
     transaction.execute(exists::schema::FACTS, [])?;
+    transaction.execute(exists::schema::STATES, [])?;
     transaction.execute_batch(schema::SUMS)?;
     transaction.execute_batch(exists::schema::VIEWS)?;
     rows(&transaction)?;
@@ -128,7 +137,9 @@ pub(super) fn needed_bytes(genome: &Rows<'_>) -> u64 {
         .sum();
     let of_run = |run: &&Genome| run.tree.cells.len() * 64 + run.tree.threads.len() * 64;
     let rows = genome.runs.iter().map(of_run).sum::<usize>() + genome.contexts.len() * 48;
-    (text + rows + (1 << 16)) as u64 + needed_for(genome.catalog)
+    let facts: usize = genome.facts.values().map(|(_, facts)| facts.len()).sum();
+    let matches = 24 * (genome.matches.outcomes.len() + genome.matches.states.len());
+    (text + rows + facts + matches + (1 << 16)) as u64 + needed_for(genome.catalog)
 }
 
 /// The same for what exists.

@@ -4,8 +4,8 @@ mod read;
 pub(super) mod schema;
 mod write;
 
-pub(super) use read::{read, read_facts};
-pub(super) use write::{write, write_facts};
+pub(super) use read::{read, read_facts, read_matches};
+pub(super) use write::{write, write_facts, write_matches};
 
 #[cfg(test)]
 mod tests;

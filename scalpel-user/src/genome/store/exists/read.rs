@@ -1,15 +1,14 @@
 //! Reads a catalog from a file that may come from anybody: every number is checked where it is read.
 
 use rusqlite::Row;
-use rustc_hash::FxHashMap;
 
 use super::super::read::{Checked, Tables, damaged};
-use super::super::rows::unsigned;
+use super::super::rows::{func, unsigned};
 use super::super::schema::language_of;
 use super::schema;
 use crate::catalog::{
-    Catalog, DefId, Definition, Edge, File, FileId, FoundBy, Gap, GapKind, How, Kind, Native,
-    Piece, PieceKind, RootId,
+    Catalog, DefId, Definition, Edge, FactsOfFiles, File, FileId, FoundBy, Gap, GapKind, How, Kind,
+    Matches, Native, Outcome, Piece, PieceKind, RootId, Why,
 };
 
 /// All tables of what exists.
@@ -39,8 +38,8 @@ pub(in crate::genome::store) fn read(tables: &mut Tables<'_>) -> Checked<Catalog
 pub(in crate::genome::store) fn read_facts(
     tables: &mut Tables<'_>,
     catalog: &Catalog,
-) -> Checked<FxHashMap<FileId, (u32, Vec<u8>)>> {
-    let mut facts = FxHashMap::default();
+) -> Checked<FactsOfFiles> {
+    let mut facts = FactsOfFiles::default();
     if !tables.has_table("static_facts", schema::FACTS)? {
         return Ok(facts);
     }
@@ -51,6 +50,40 @@ pub(in crate::genome::store) fn read_facts(
         Ok(())
     })?;
     Ok(facts)
+}
+
+/// What functions, of which there are so many, are among what exists.
+pub(in crate::genome::store) fn read_matches(
+    tables: &mut Tables<'_>,
+    functions: usize,
+    catalog: &Catalog,
+) -> Checked<Matches> {
+    let mut matches = Matches::default();
+    let (files, definitions) = (catalog.files.len(), catalog.definitions.len());
+    tables.rows("matches", |row| {
+        let found = maybe(row, 1, definitions, "a definition")?;
+        let outcome = match found.map(DefId) {
+            Some(id) => Outcome::Matched(id),
+            None => Outcome::Unmatched(word(row, 2, Why::of_word)?),
+        };
+        matches.outcomes.insert(func(row, 0, functions)?, outcome);
+        Ok(())
+    })?;
+    tables.rows("static_bundled", |row| {
+        let file = number(row, 0, files, "a file")?;
+        matches.bundled.insert(FileId(file));
+        Ok(())
+    })?;
+    for (table, found) in [
+        ("static_built", &mut matches.built),
+        ("static_maybe", &mut matches.maybe),
+    ] {
+        tables.rows(table, |row| {
+            found.insert(DefId(number(row, 0, definitions, "a definition")?));
+            Ok(())
+        })?;
+    }
+    Ok(matches)
 }
 
 fn read_files(tables: &mut Tables<'_>, catalog: &mut Catalog) -> Checked<()> {

@@ -47,6 +47,29 @@ pub(in crate::genome::store) const TABLES: &[(&str, &str)] = &[
     ),
 ];
 
+/// What functions of the runs are among what exists, since version 4. A function that was never looked for has no row.
+pub(in crate::genome::store) const MATCHES: &[(&str, &str)] = &[
+    (
+        "matches",
+        "CREATE TABLE matches(func INTEGER PRIMARY KEY, definition INTEGER, why TEXT) STRICT",
+    ),
+    (
+        "static_bundled",
+        "CREATE TABLE static_bundled(file INTEGER PRIMARY KEY) STRICT",
+    ),
+    (
+        "static_built",
+        "CREATE TABLE static_built(definition INTEGER PRIMARY KEY) STRICT",
+    ),
+    (
+        "static_maybe",
+        "CREATE TABLE static_maybe(definition INTEGER PRIMARY KEY) STRICT",
+    ),
+];
+
+/// What became of each definition, for people with a SQLite shell. A reader of ours derives it anew.
+pub(in crate::genome::store) const STATES: &str = "CREATE TABLE static_states(definition INTEGER PRIMARY KEY, state TEXT NOT NULL, why TEXT) STRICT";
+
 /// What a later `genome build` needs to know of a file that did not change: of no use to other readers.
 pub(in crate::genome::store) const FACTS: &str = "CREATE TABLE static_facts(file INTEGER PRIMARY KEY, version INTEGER NOT NULL, facts BLOB NOT NULL) STRICT";
 
@@ -56,7 +79,13 @@ CREATE VIEW static_functions AS SELECT d.id, f.path AS file, d.start_line AS lin
  FROM static_definitions d JOIN static_files f ON f.id = d.file;
 CREATE VIEW static_calls AS SELECT a.qualified AS caller, b.qualified AS callee, e.how, f.path AS file, e.line \
  FROM static_edges e JOIN static_definitions a ON a.id = e.caller JOIN static_definitions b ON b.id = e.callee \
- JOIN static_files f ON f.id = a.file;";
+ JOIN static_files f ON f.id = a.file;
+CREATE VIEW matched AS SELECT f.key, f.name, s.path AS file, d.start_line AS line, d.qualified AS definition, m.why \
+ FROM matches m JOIN functions f ON f.id = m.func LEFT JOIN static_definitions d ON d.id = m.definition \
+ LEFT JOIN static_files s ON s.id = d.file;
+CREATE VIEW static_unseen AS SELECT f.path AS file, d.start_line AS line, d.kind, d.qualified, s.state, s.why \
+ FROM static_states s JOIN static_definitions d ON d.id = s.definition JOIN static_files f ON f.id = d.file \
+ WHERE s.state <> 'ran';";
 
 /// The first column of the places in `static_definitions`.
 pub(super) const FIRST_PLACE: usize = 9;

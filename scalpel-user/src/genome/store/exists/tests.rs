@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use tempfile::{TempDir, tempdir};
 
-use crate::catalog::Catalog;
 use crate::catalog::tests::example;
+use crate::catalog::{Blindness, Catalog, DefId, FileId, Kept, Outcome, State, Why};
 use crate::genome::Genome;
+use crate::genome::merge::Merged;
 use crate::genome::tests::{canonical, example as recording};
 
 fn written() -> (TempDir, PathBuf) {
@@ -43,13 +44,107 @@ fn a_file_without_a_recording_says_so() {
     assert!(error.to_string().contains("no run"), "{error}");
 }
 
+/// A recording with what exists and what was found there.
+fn laid() -> Genome {
+    let mut genome = Genome {
+        catalog: example(),
+        ..recording()
+    };
+    let ids: Vec<_> = genome.functions.iter().map(|(id, _)| id).collect();
+    let outcomes = [
+        Outcome::Matched(DefId(1)),
+        Outcome::Unmatched(Why::NotFound),
+    ];
+    genome.matches.outcomes = ids.into_iter().zip(outcomes).collect();
+    genome.matches.bundled.insert(FileId(0));
+    genome.matches.built.insert(DefId(0));
+    genome.matches.maybe.insert(DefId(2));
+    genome.matches.states = vec![State::Ran, State::NotVisible(Blindness::NoProbe)];
+    genome.facts.insert(FileId(0), (1, vec![1, 2, 3]));
+    genome
+}
+
+#[test]
+fn what_was_found_is_kept_and_the_facts_for_those_who_write_it_again() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("x.genome");
+    laid().write(&path).unwrap();
+    let read = Genome::read(&path).unwrap();
+    assert_eq!(read.matches.outcomes, laid().matches.outcomes);
+    assert_eq!(read.matches.bundled, laid().matches.bundled);
+    assert_eq!(read.matches.built, laid().matches.built);
+    assert_eq!(read.matches.maybe, laid().matches.maybe);
+    assert!(read.matches.states.is_empty() && read.facts.is_empty());
+    assert_eq!(Merged::read_whole(&path).unwrap().facts, laid().facts);
+    assert_eq!(Kept::read_of_any(&path).unwrap().facts, laid().facts);
+    let db = rusqlite::Connection::open(&path).unwrap();
+    let row = |sql: &str| -> (String, Option<String>) {
+        db.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap()
+    };
+    let found = row("SELECT key, definition FROM matched WHERE why IS NULL");
+    assert_eq!(found.1, Some("add".into()));
+    let unseen = row("SELECT state, why FROM static_unseen");
+    assert_eq!(unseen, ("not-visible".into(), Some("no-probe".into())));
+}
+
+#[test]
+fn a_verdict_on_what_is_not_there_is_refused() {
+    for (sql, expect) in [
+        (
+            "UPDATE matches SET definition = 9 WHERE func = 1",
+            "definition 9",
+        ),
+        ("UPDATE matches SET func = 999 WHERE func = 1", "999"),
+        ("UPDATE matches SET why = 'x' WHERE func = 2", "word \"x\""),
+        ("UPDATE static_bundled SET file = 9", "file 9"),
+        ("UPDATE static_built SET definition = 9", "definition 9"),
+        ("UPDATE static_maybe SET definition = 9", "definition 9"),
+        ("DROP TABLE matches", "no table matches"),
+    ] {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("x.genome");
+        laid().write(&path).unwrap();
+        let db = rusqlite::Connection::open(&path).unwrap();
+        // Views that name a table keep nobody from dropping it.
+        db.execute_batch(sql).unwrap();
+        drop(db);
+        let error = Genome::read(&path).unwrap_err();
+        assert!(error.to_string().contains(expect), "{sql}: {error}");
+    }
+}
+
+#[test]
+fn a_file_of_version_3_is_read_as_having_no_matches() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("old.genome");
+    laid().write(&path).unwrap();
+    let db = rusqlite::Connection::open(&path).unwrap();
+    for table in [
+        "matches",
+        "static_bundled",
+        "static_built",
+        "static_maybe",
+        "static_states",
+    ] {
+        db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
+    }
+    db.execute_batch("PRAGMA user_version = 3;").unwrap();
+    drop(db);
+    let genome = Genome::read(&path).unwrap();
+    assert_eq!(canonical(&genome), canonical(&recording()));
+    assert_eq!(genome.catalog, example());
+    assert!(genome.matches.is_empty());
+    assert_eq!(Kept::read_of_any(&path).unwrap().facts, laid().facts);
+}
+
 #[test]
 fn a_file_of_version_2_is_still_read() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("old.genome");
     recording().write(&path).unwrap();
     let db = rusqlite::Connection::open(&path).unwrap();
-    for (table, _) in super::schema::TABLES {
+    for (table, _) in super::schema::TABLES.iter().chain(super::schema::MATCHES) {
         db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
     }
     for (table, _, text) in super::super::schema::BEFORE_3 {
@@ -69,7 +164,7 @@ fn a_file_of_version_2_is_still_read() {
         ))
         .unwrap();
     }
-    db.execute_batch("DROP TABLE static_facts; PRAGMA user_version = 2;")
+    db.execute_batch("DROP TABLE static_facts; DROP TABLE static_states; PRAGMA user_version = 2;")
         .unwrap();
     drop(db);
     let genome = Genome::read(&path).unwrap();

@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 
 use super::super::write::{Sqlite, insert, int};
 use super::schema;
-use crate::catalog::{Catalog, DefId, Definition, Kept, RootId};
+use crate::catalog::{Catalog, DefId, Definition, FactsOfFiles, Matches, Outcome, RootId};
 use crate::function::Language;
 
 /// Fills the tables of what exists.
@@ -83,12 +83,43 @@ fn write_native(catalog: &Catalog, db: &Connection) -> Sqlite<()> {
 }
 
 /// What the next build needs of each file.
-pub(in crate::genome::store) fn write_facts(kept: &Kept, db: &Connection) -> Sqlite<()> {
+pub(in crate::genome::store) fn write_facts(facts: &FactsOfFiles, db: &Connection) -> Sqlite<()> {
     let mut row = insert(db, "static_facts", 3)?;
-    let mut order: Vec<_> = kept.facts.iter().collect();
+    let mut order: Vec<_> = facts.iter().collect();
     order.sort_unstable_by_key(|(file, _)| **file);
     for (file, (version, facts)) in order {
         row.execute((file.0, version, facts))?;
+    }
+    Ok(())
+}
+
+/// What functions are among what exists, and what became of that.
+pub(in crate::genome::store) fn write_matches(matches: &Matches, db: &Connection) -> Sqlite<()> {
+    let mut row = insert(db, "matches", 3)?;
+    for (func, outcome) in &matches.outcomes {
+        let (definition, why) = match outcome {
+            Outcome::Matched(DefId(id)) => (Some(id), None),
+            Outcome::Unmatched(why) => (None, Some(why.word())),
+        };
+        row.execute((func.get(), definition, why))?;
+    }
+    let mut row = insert(db, "static_bundled", 1)?;
+    for file in &matches.bundled {
+        row.execute([file.0])?;
+    }
+    for (table, definitions) in [
+        ("static_built", &matches.built),
+        ("static_maybe", &matches.maybe),
+    ] {
+        let mut row = insert(db, table, 1)?;
+        for definition in definitions {
+            row.execute([definition.0])?;
+        }
+    }
+    let mut row = insert(db, "static_states", 3)?;
+    for (id, state) in (0i64..).zip(&matches.states) {
+        let (word, why) = state.words();
+        row.execute((id, word, why))?;
     }
     Ok(())
 }

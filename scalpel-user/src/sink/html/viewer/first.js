@@ -9,6 +9,14 @@ function seen(row) {
   return row.state === "ran" && (row.calls > 0 || row.samples > 0 || row.lost > 0);
 }
 
+/** How many of the user's functions that ran are known to the static side. */
+function matchCard(report) {
+  const known = report.static;
+  if (!known) return card("matched: no source was given (record --src)", "-");
+  const { matched, ran, share } = known.match_rate;
+  return card(`matched with the source: ${count(matched)} of ${count(ran)}`, percent(share), share === null || share < 0.9);
+}
+
 function cards({ report }) {
   const lost = report.events + report.lost > 0 ? report.lost / (report.events + report.lost) : 0;
   const ran = report.functions.filter(seen).length;
@@ -18,7 +26,7 @@ function cards({ report }) {
     card("lost: " + percent(lost), count(report.lost), report.lost > 0),
     card("functions ran", count(ran)),
     card("without a name", percent(report.unknown_share), report.unknown_share > 0.05),
-    card(report.match_rate === null ? "matched: no source was given" : "matched with the source", percent(report.match_rate), report.match_rate !== null && report.match_rate < 0.9),
+    matchCard(report),
     card("threads", count(report.threads.length)));
 }
 

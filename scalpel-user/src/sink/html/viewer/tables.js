@@ -12,16 +12,18 @@ const COLUMNS = [
   { id: "total_wall", label: "Total wall", value: (row) => row.total_wall_ns, text: (row) => duration(row.total_wall_ns), n: true },
   { id: "samples", label: "Samples", value: (row) => row.samples, text: (row) => count(row.samples), n: true },
   { id: "state", label: "State", value: (row) => row.state, text: (row) => STATES[row.state] ?? row.state },
+  { id: "definition", label: "In the source", value: (row) => row.definition ?? row.not_found, text: (row) => row.definition ?? (row.not_found && "not found: " + row.not_found) },
   { id: "doubts", label: "Doubts", value: (row) => row.doubts.length || null, text: (row) => [row.unknown && "no name: " + row.unknown, ...row.doubts].filter(Boolean).join("; ") },
 ];
 
-const STATES = { ran: "ran", "never-ran": "never ran", "not-visible": "not visible" };
+const STATES = { ran: "ran", "never-ran": "never ran", "not-visible": "not visible", "not-in-build": "not in this build" };
 
 class Functions {
   constructor(app) {
     this.app = app;
     this.rows = app.recording.report.functions.map((row, index) => ({ row, func: index + 1 }));
-    const measured = (column) => !column.n || this.rows.some(({ row }) => column.value(row) > 0);
+    const known = (column) => column.id !== "definition" || app.recording.report.static;
+    const measured = (column) => known(column) && (!column.n || this.rows.some(({ row }) => column.value(row) > 0));
     this.columns = COLUMNS.filter(measured);
     this.sort = this.columns.find(({ id }) => id === "self_cpu") ?? this.columns.find(({ id }) => id === "calls") ?? this.columns[0];
     this.up = false;
@@ -86,6 +88,32 @@ function rowsTable(head, rows) {
     make("tbody", {}, ...shown.map(line))), rest);
 }
 
+/** Parts of the page about how the run meets the sources. */
+function matchParts({ report }, part) {
+  const known = report.static;
+  if (!known) return part("Matched with the source", "", null, 0);
+  const rate = (what, { matched, ran, share }) => [what, count(matched), count(ran), percent(share)];
+  const rates = [rate("User-written functions that ran: the match rate", known.match_rate), rate("Everything that ran", known.raw_rate),
+    rate("Module and class bodies, comprehensions", known.bodies), ...Object.entries(known.languages).map(([language, share]) => rate("User-written, " + language, share))];
+  const name = (row) => row.name + (row.module ? " (" + row.module + ")" : "");
+  const lost = report.functions.filter((row) => row.not_found && seen(row));
+  const unseen = (state) => report.unseen.filter((row) => row.state === state);
+  const where = (row) => (row.line ? `${row.file}:${row.line}` : row.file);
+  const list = (title, why, rows) => part(title, why, rowsTable(["Function", "Kind", "Where", "Why"], rows.map((row) => [row.name, row.kind, where(row), row.why ?? ""])), rows.length);
+  return [
+    ...part("Matched with the source", "How much of what ran is known to the static side; the target is 90 % of what a user wrote.",
+      rowsTable(["What", "#Found", "#Ran", "#Share"], rates), true),
+    ...part("Ran and not found in the source", "By reason. Those that count are in the denominator of the match rate.",
+      rowsTable(["Why", "#Functions", "#Events", "#That count"], known.unmatched.map((row) => [row.text, count(row.functions), count(row.events), count(row.written)])), known.unmatched.length),
+    ...part("Functions that ran and were not found", "", rowsTable(["Function", "#Calls", "Why"], lost.map((row) => [name(row), calls(row), row.not_found])), lost.length),
+    ...part("States of the functions of the source", "User-written functions. Not visible: nobody knows whether it ran. Not in this build: it has no code there.",
+      rowsTable(["State", "Why", "#Functions"], known.states.map((row) => [STATES[row.state] ?? row.state, row.why ?? "", count(row.functions)])), known.states.length),
+    ...list("Never ran", "Watched all the time, and not called.", unseen("never-ran")),
+    ...list("Not visible to the probes", "", unseen("not-visible")),
+    ...list("Not in this build", "", unseen("not-in-build")),
+  ];
+}
+
 /** Everything that limits what the other views may say. */
 function showTrust(recording) {
   const { report, about } = recording;
@@ -97,10 +125,9 @@ function showTrust(recording) {
   const [whole, single] = [report.losses.filter((loss) => !loss.function), report.losses.filter((loss) => loss.function)];
   single.sort((a, b) => b.count - a.count);
   byId("view-trust").replaceChildren(
-    ...part("States of the functions", "Never ran: it was watched all the time and was not called. Not visible: it was not watched, so nobody knows.",
+    ...part("States of the recorded functions", "Never ran: it was watched all the time and was not called. Not visible: it was not watched, so nobody knows.",
       rowsTable(["State", "#Functions"], states), true),
-    ...part("Matched with the source", "How many of the user's functions that ran are known to the static side.",
-      make("p", {}, report.match_rate === null ? "-" : percent(report.match_rate)), true),
+    ...matchParts(recording, part),
     ...part("Without a name", "What ran and could not be named, by reason.",
       rowsTable(["Reason", "#Functions", "#Events"], reasons.map((each) => [each.reason, count(each.functions), count(each.events)])), reasons.length),
     ...part("Lost, all functions", "Events that found no room. The numbers of the functions concerned are lower bounds.",

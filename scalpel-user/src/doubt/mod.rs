@@ -3,7 +3,11 @@
 //! A run diagnoses itself, so that nobody takes an empty or a partial result for an answer. Pure: facts in, doubts
 //! out; must not know where the facts come from.
 
+mod matched;
+
 use serde::Serialize;
+
+pub use matched::{MATCH_TARGET, Matched, of_matching};
 
 /// Share of functions or events without a name above which names are a doubt.
 pub const UNKNOWN_LIMIT: f64 = 0.05;
@@ -77,6 +81,8 @@ pub struct Facts<'a> {
     pub target_ended_in_attach: bool,
     /// Things the session wants said.
     pub notes: &'a [String],
+    /// How the run meets the static side; `None` without one.
+    pub matched: Option<Matched>,
 }
 
 /// All doubts, the gravest first.
@@ -102,6 +108,7 @@ pub fn judge(facts: &Facts<'_>) -> Vec<Doubt> {
         folded,
     ];
     let mut doubts: Vec<Doubt> = checks.iter().filter_map(|check| check(facts)).collect();
+    doubts.extend(facts.matched.iter().flat_map(of_matching));
     doubts.extend(facts.notes.iter().map(|note| doubt(note.clone(), "", "")));
     doubts
 }

@@ -1,4 +1,10 @@
-//! Reasons, with the stable words by which tables and JSON name them.
+//! What a function of a run is among what exists, and what became of what exists: the verdicts that a genome keeps, with
+//! the stable words by which tables and JSON name them. How they are reached is no concern of theirs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{DefId, FileId};
+use crate::event::FuncId;
 
 macro_rules! words {
     ($($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal, $text:literal;)+ })+) => {
@@ -9,6 +15,14 @@ macro_rules! words {
         }
 
         impl $name {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// Reverse of [`Self::word`].
+            pub fn of_word(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|it| it.word() == word)
+            }
+
             /// Stable word in files and JSON.
             pub const fn word(self) -> &'static str {
                 match self {
@@ -57,6 +71,8 @@ words! {
         NotFound = "not-found", "its file has no such function there";
         /// It has no place: nothing was told but a number or an address.
         NoPlace = "no-place", "nothing tells where it stands";
+        /// Nobody has looked for it among what exists.
+        NotMatched = "not-matched", "it was never looked for among what exists";
     }
     /// Why it is not known whether a function ran.
     Blindness {
@@ -85,5 +101,92 @@ words! {
         NoCode = "no-code", "the executable has no code of it";
         /// The bundle has no text of it: it was left out, or folded away.
         NoText = "no-text", "the bundle has no text of it";
+    }
+}
+
+impl Why {
+    /// Whether a function that was not found for this reason counts as written by the user, as far as can be told
+    /// without finding it: what is not found for want of a map or a place does, and so does what is in the tree and was
+    /// not read.
+    pub const fn counts(self) -> bool {
+        matches!(
+            self,
+            Self::NotListed
+                | Self::Edited
+                | Self::NotCompared
+                | Self::Ambiguous
+                | Self::NoMapping
+                | Self::NotFound
+                | Self::NoPlace
+                | Self::NotMatched
+        )
+    }
+}
+
+/// What a function of the run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// This one.
+    Matched(DefId),
+    /// None that can be named, and why not.
+    Unmatched(Why),
+}
+
+impl Outcome {
+    /// The definition, if it was found.
+    pub const fn definition(self) -> Option<DefId> {
+        match self {
+            Self::Matched(id) => Some(id),
+            Self::Unmatched(_) => None,
+        }
+    }
+}
+
+/// What became of a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It ran.
+    Ran,
+    /// It was watched all the time, and never ran.
+    NeverRan,
+    /// Whether it ran could not be seen.
+    NotVisible(Blindness),
+    /// It is not in what was built.
+    NotInBuild(Absence),
+}
+
+impl State {
+    /// Stable words of the state and of the reason for it.
+    pub const fn words(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Self::Ran => ("ran", None),
+            Self::NeverRan => ("never-ran", None),
+            Self::NotVisible(why) => ("not-visible", Some(why.word())),
+            Self::NotInBuild(why) => ("not-in-build", Some(why.word())),
+        }
+    }
+}
+
+/// What was found when a run was laid over a catalog: kept with both, because the source maps that it took may be gone
+/// when somebody reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Matches {
+    /// What each function of the run is. One that is not here was never looked for.
+    pub outcomes: BTreeMap<FuncId, Outcome>,
+    /// Originals of bundles that ran.
+    pub bundled: BTreeSet<FileId>,
+    /// Definitions of them whose beginnings are in such a bundle: the others were left out, or folded away.
+    pub built: BTreeSet<DefId>,
+    /// Definitions that something may be that ran and could not be told.
+    pub maybe: BTreeSet<DefId>,
+    /// Of each definition, by its number: for those who read the file with other tools. It follows from all the rest, and is
+    /// not read back; empty where nobody derived it.
+    pub states: Vec<State>,
+}
+
+impl Matches {
+    /// Whether nobody has looked for anything.
+    pub fn is_empty(&self) -> bool {
+        self.outcomes.is_empty()
     }
 }
