@@ -6,6 +6,7 @@ mod call;
 mod exits;
 mod lifecycle;
 mod loss;
+mod probe;
 mod process;
 mod sample;
 mod sched;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     sites::add(&mut suite);
     loss::add(&mut suite);
     stream::add(&mut suite);
+    probe::add(&mut suite);
     lifecycle::add(&mut suite);
     scope::add(&mut suite);
     scope_harm::add(&mut suite);

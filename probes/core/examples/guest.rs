@@ -65,6 +65,7 @@ fn prepare(what: &str) {
 fn act(what: &str, segment: &'static Segment, func: u32, number: u64) {
     match what {
         "calls" | "no-file-size" => calls(func, number),
+        "asked" => asked(func),
         "threads" => threads(func, number),
         "many-threads" => (0..number).for_each(|_| thread(func, 10)),
         "fork" => fork(func, number),
@@ -91,6 +92,34 @@ fn calls(func: u32, number: u64) {
     for _ in 0..number {
         call(func);
     }
+}
+
+/// Makes as many calls as each line of its input says, and says so when they are made. With `thread` another thread makes them, with
+/// `fork` another process.
+fn asked(func: u32) {
+    println!("ready");
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        let mut words = line.split_ascii_whitespace();
+        let number = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        match words.next() {
+            Some("thread") => thread(func, number),
+            Some("fork") => forked(func, number),
+            _ => calls(func, number),
+        }
+        println!("{number}");
+    }
+}
+
+fn forked(func: u32, number: u64) {
+    // SAFETY: no other thread runs.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        calls(func, number);
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(0) };
+    }
+    // SAFETY: waits for the child.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
 }
 
 fn thread(func: u32, number: u64) {

@@ -118,6 +118,15 @@ impl Segment {
         now <= atomic!(AtomicU64, self.header(), lease).load(Ordering::Relaxed)
     }
 
+    /// Which recording listens: another number once a new collector has taken the segment over. What a runtime was told to
+    /// forget may then be wanted again.
+    #[inline]
+    pub fn recording(&self) -> u64 {
+        // SAFETY: the header lies in the mapping, which stays; the 16 bytes are aligned to 8 and used as atomics here.
+        let first = unsafe { AtomicU64::from_ptr((&raw mut (*self.header()).recording).cast()) };
+        first.load(Ordering::Relaxed)
+    }
+
     /// A number that changes when functions were switched off or on.
     #[inline]
     pub fn generation(&self) -> u32 {
@@ -302,8 +311,11 @@ impl Segment {
         let claimed = self.claim(source, lane_use::COUNTERS_F64, 0)?;
         let len = usize::try_from(claimed.slots).unwrap_or(0) * EVENT_SIZE / size_of::<f64>();
         let at = claimed.memory.cast::<f64>();
-        // SAFETY: the lane's memory is `slots` times 64 bytes, claimed for this call.
-        unsafe { at.write_bytes(0, len) };
+        // New memory is 0, and counters of others were cleared by the collector: only what was a ring has to be.
+        if claimed.head() != 0 {
+            // SAFETY: the lane's memory is `slots` times 64 bytes, claimed for this call.
+            unsafe { at.write_bytes(0, len) };
+        }
         Some(Counters { at, len })
     }
 }

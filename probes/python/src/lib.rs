@@ -5,6 +5,7 @@
 //!
 //! The interpreter lock orders everything. Free-threaded builds are refused before this module is loaded.
 
+mod awake;
 #[cfg(Py_3_12)]
 mod callback;
 mod codes;

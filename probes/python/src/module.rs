@@ -160,16 +160,16 @@ unsafe extern "C" fn finish(_: Object, _: Arguments, _: ffi::Py_ssize_t) -> Obje
     none()
 }
 
-/// `set_disable(object)`: what `sys.monitoring` takes as *do not tell again*.
+/// `set_disable(object, restart)`: what `sys.monitoring` takes as *do not tell again*, and what makes it forget that.
 #[cfg(Py_3_12)]
 unsafe extern "C" fn set_disable(
     _: Object,
     arguments: Arguments,
     count: ffi::Py_ssize_t,
 ) -> Object {
-    if count > 0 {
-        // SAFETY: one living argument, under the lock.
-        unsafe { crate::monitor::disable::set(*arguments) };
+    if count > 1 {
+        // SAFETY: two living arguments, under the lock.
+        unsafe { crate::monitor::disable::set(*arguments, *arguments.add(1)) };
     }
     none()
 }

@@ -43,6 +43,10 @@ macro_rules! callback {
 callback!(
     /// A function starts.
     py_start, |probe, word, frame| {
+        if probe.awake.is_new_recording(probe.segment) {
+            // SAFETY: the lock is held, and the interpreter takes changes of its tools within callbacks.
+            unsafe { disable::forget() };
+        }
         if probe.counts_only {
             if word.is_watched() {
                 probe.segment.count(word.func(), 1);
@@ -181,15 +185,45 @@ pub(crate) mod disable {
 
     use pyo3_ffi as ffi;
 
+    use crate::python::aside;
+
     static OBJECT: AtomicPtr<ffi::PyObject> = AtomicPtr::new(std::ptr::null_mut());
 
-    /// Keeps a reference for ever.
+    /// `sys.monitoring.restart_events`.
+    static RESTART: AtomicPtr<ffi::PyObject> = AtomicPtr::new(std::ptr::null_mut());
+
+    /// Keeps references for ever.
     ///
     /// # Safety
-    /// The interpreter lock is held and `object` is alive.
-    pub(crate) unsafe fn set(object: *mut ffi::PyObject) {
+    /// The interpreter lock is held and both are alive.
+    pub(crate) unsafe fn set(object: *mut ffi::PyObject, restart: *mut ffi::PyObject) {
         // SAFETY: the caller's promise.
-        OBJECT.store(unsafe { ffi::Py_NewRef(object) }, Ordering::Release);
+        unsafe {
+            OBJECT.store(ffi::Py_NewRef(object), Ordering::Release);
+            RESTART.store(ffi::Py_NewRef(restart), Ordering::Release);
+        }
+    }
+
+    /// All places tell again, of every tool: what one of the others had disabled it disables again.
+    ///
+    /// # Safety
+    /// The interpreter lock is held.
+    #[cold]
+    pub(super) unsafe fn forget() {
+        let restart = RESTART.load(Ordering::Relaxed);
+        if restart.is_null() {
+            return;
+        }
+        // SAFETY: the caller's promise; a living callable. An exception would be the program's: it is dropped.
+        unsafe {
+            aside(|| {
+                let answer = ffi::PyObject_CallNoArgs(restart);
+                if answer.is_null() {
+                    ffi::PyErr_Clear();
+                }
+                ffi::Py_XDECREF(answer);
+            });
+        }
     }
 
     /// The object, `None` before it was set.

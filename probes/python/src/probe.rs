@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3_ffi as ffi;
 use scalpel::{Segment, Source, flags, modes};
 
+use crate::awake::Awake;
 use crate::codes::Codes;
 use crate::layout;
 use crate::open::{Activation, Open};
@@ -31,6 +32,7 @@ pub(crate) struct Probe {
     last_task: UnsafeCell<u64>,
     /// There may be tasks: a coroutine has begun one, or the program has greenlets. Until then no caller is asked.
     tasks: Cell<bool>,
+    pub(crate) awake: Awake,
 }
 
 /// Null, or a leaked probe.
@@ -66,6 +68,7 @@ impl Probe {
             open: UnsafeCell::new(Open::new()?),
             last_task: UnsafeCell::new(0),
             tasks,
+            awake: Awake::new(segment),
         };
         PROBE.store(Box::into_raw(Box::new(probe)), Ordering::Release);
         Some(())
@@ -288,7 +291,8 @@ impl Probe {
     /// whose word is not known was met while another was being named, and is asked about again.
     fn unknown(&self, word: Word) -> Answer {
         let never = if word.is_watched() {
-            self.segment.over() || self.segment.is_off(word.func())
+            self.segment.is_off(word.func())
+                || self.segment.over() && self.awake.may_sleep(self.segment)
         } else {
             word.is_known()
         };

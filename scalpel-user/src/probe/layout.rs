@@ -61,6 +61,35 @@ impl Layout {
         }
     }
 
+    /// Whether the parts that a header names follow each other within the file and are no larger than ours can be.
+    pub(super) fn is_possible(&self) -> bool {
+        let sizes = [
+            (self.lanes_at, u64::from(self.lanes_max), LANES.into()),
+            (self.functions_at, u64::from(self.functions_max), FUNCTIONS),
+            (self.notes_at, u64::from(self.notes_max), NOTES.into()),
+        ];
+        let entries = [size_of::<Lane>(), size_of::<Function>(), size_of::<Note>()];
+        let begins = [self.functions_at, self.notes_at, self.names_at];
+        let fits = |(((at, count, most), entry), next): (((u64, u64, u64), usize), u64)| {
+            let end = at.checked_add(count * entry as u64);
+            (1..=most).contains(&count) && end.is_some_and(|end| end <= next)
+        };
+        let names_end = self.names_at.checked_add(self.names_size);
+        self.lanes_at >= PAGE
+            && sizes.into_iter().zip(entries).zip(begins).all(fits)
+            && names_end.is_some_and(|end| end <= self.memory_at)
+            && self.memory_at <= self.size
+            && [
+                self.lanes_at,
+                self.functions_at,
+                self.notes_at,
+                self.names_at,
+                self.memory_at,
+            ]
+            .iter()
+            .all(|part| part.is_multiple_of(PAGE))
+    }
+
     /// Where a lane's entry stands.
     pub(super) const fn lane(&self, index: u32) -> u64 {
         self.lanes_at + index as u64 * size_of::<Lane>() as u64
@@ -85,7 +114,11 @@ impl Layout {
             8..40 => 256,
             _ => 16 * 1024,
         };
-        let slots = (budget / share / EVENT_SIZE as u64).clamp(SMALLEST_LANE, LARGEST_LANE);
+        let most = match index {
+            0..40 => LARGEST_LANE,
+            _ => LARGEST_LATE_LANE,
+        };
+        let slots = (budget / share / EVENT_SIZE as u64).clamp(SMALLEST_LANE, most);
         // Rounded down to a power of two.
         u32::try_from(1u64 << slots.ilog2()).unwrap_or(1 << 20)
     }
@@ -95,6 +128,12 @@ impl Layout {
 const SMALLEST_LANE: u64 = 128;
 const LARGEST_LANE: u64 = 1 << 20;
 
+/// Late lanes are opened by the hundred, and threads wait for them meanwhile: more memory would take longer to be made.
+const LARGEST_LATE_LANE: u64 = 1 << 10;
+
+/// Slots that a lane of any collector may have.
+pub(super) const SLOTS: std::ops::RangeInclusive<u64> = SMALLEST_LANE..=LARGEST_LANE;
+
 const fn page_after(at: u64) -> u64 {
     at.next_multiple_of(PAGE)
 }
@@ -103,6 +142,7 @@ const fn page_after(at: u64) -> u64 {
 pub(super) mod header {
     use super::{Header, offset_of};
 
+    pub(in super::super) const RECORDING: u64 = offset_of!(Header, recording) as u64;
     pub(in super::super) const LEASE: u64 = offset_of!(Header, lease) as u64;
     pub(in super::super) const GENERATION: u64 = offset_of!(Header, generation) as u64;
     pub(in super::super) const LANES_OPEN: u64 = offset_of!(Header, lanes_open) as u64;

@@ -13,10 +13,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals};
+use rustix::fs::{
+    FallocateFlags, FlockOperation, MemfdFlags, SealFlags, fallocate, fcntl_add_seals,
+    fcntl_get_seals, fcntl_lock,
+};
 use scalpel_common::segment::MEMORY_NAME;
 
-use crate::event::{EVENT_SIZE, Event};
+use crate::event::{EVENT_SIZE, Event, Pid};
+
+/// Seals that keep a mapping of the whole file whole.
+const FIXED_SIZE: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// A memory file of fixed size, mapped for as long as this lives.
 #[derive(Debug)]
@@ -32,19 +38,29 @@ impl Memory {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = File::from(rustix::fs::memfd_create(MEMORY_NAME, flags)?);
         file.set_len(len)?;
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        fcntl_add_seals(&file, FIXED_SIZE | SealFlags::SEAL)?;
         Self::map(file, len)
     }
 
     /// Maps a file that another process made. One that could still be cut short is refused: reading behind
     /// its end would kill us.
-    #[cfg(test)]
     pub(super) fn take_over(file: File) -> io::Result<Self> {
-        if !rustix::fs::fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
+        if !fcntl_get_seals(&file)?.contains(FIXED_SIZE) {
             return Err(io::Error::other("its size is not sealed"));
         }
         let len = file.metadata()?.len();
         Self::map(file, len)
+    }
+
+    /// Makes it ours until we end, however we end: the kernel takes the lock back with our last thread, and a target that
+    /// has the file mapped does not keep it. An error names the process whose it is.
+    pub(super) fn own(&self) -> Result<(), Owned> {
+        match fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(()),
+            Err(_held) => Err(Owned {
+                by: self.inode().ok().and_then(holder),
+            }),
+        }
     }
 
     fn map(file: File, len: u64) -> io::Result<Self> {
@@ -175,6 +191,33 @@ impl Memory {
     }
 }
 
+/// A file is another collector's; `None` = the kernel does not tell whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owned {
+    pub(super) by: Option<Pid>,
+}
+
+/// The process that holds a lock on the memory file of this inode.
+fn holder(inode: u64) -> Option<Pid> {
+    holder_in(&std::fs::read_to_string("/proc/locks").ok()?, inode)
+}
+
+/// `1: POSIX  ADVISORY  WRITE 4711 00:01:1033 0 EOF`.
+fn holder_in(locks: &str, inode: u64) -> Option<Pid> {
+    let inode = inode.to_string();
+    locks.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        if (words.next(), words.next(), words.next())
+            != (Some("POSIX"), Some("ADVISORY"), Some("WRITE"))
+        {
+            return None;
+        }
+        let pid = words.next()?.parse().ok()?;
+        let file = words.next()?.rsplit(':').next()?;
+        (file == inode).then_some(Pid(pid))
+    })
+}
+
 #[inline]
 const fn event_of(words: &[u64; EVENT_SIZE / 8]) -> Event {
     let [time, cpu_ns, process, function, frame, site, value, rest] = *words;
@@ -243,6 +286,22 @@ mod tests {
         assert!(memory.file.set_len(4096).is_err());
         assert!(memory.file.set_len(16384).is_err());
         memory.allocate(0, 8192).unwrap();
+    }
+
+    #[test]
+    fn the_kernel_tells_whose_a_file_is() {
+        let locks = "1: POSIX  ADVISORY  WRITE 17 00:01:1033 0 EOF\n\
+                     2: POSIX  ADVISORY  READ 18 00:01:1034 0 EOF\n\
+                     2: -> POSIX  ADVISORY  WRITE 19 00:01:1034 0 EOF\n\
+                     3: OFDLCK ADVISORY  WRITE -1 00:01:1035 0 EOF\n4: x";
+        let holders = [1033, 1034, 1035, 1].map(|inode| holder_in(locks, inode));
+        assert_eq!(holders, [Some(Pid(17)), None, None, None]);
+        let memory = Memory::create(4096).unwrap();
+        assert_eq!(memory.own(), Ok(()));
+        assert_eq!(
+            holder(memory.inode().unwrap()),
+            Some(Pid(std::process::id()))
+        );
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod segment;
 mod serve;
 mod shared;
 mod socket;
+mod takeover;
 mod wire;
 mod writer;
 
@@ -54,6 +55,7 @@ pub use breaker::event_cost_ns;
 pub use drain::ProbeReport;
 pub use names::{NameRecord, parse as parse_name};
 pub use socket::Place;
+pub use takeover::Takeover;
 pub use wire::{Frame, FrameError, Hello, next as next_frame};
 
 /// Memory for all segments where nothing else is asked for.
@@ -117,6 +119,7 @@ pub struct Probes {
     server: Option<JoinHandle<()>>,
     drain: Option<JoinHandle<ProbeReport>>,
     renewal: Option<Renewal>,
+    takeovers: Vec<Takeover>,
 }
 
 impl Probes {
@@ -136,7 +139,7 @@ impl Probes {
         );
         let renewal =
             Renewal::start(lease_clock, Arc::clone(&leased)).map_err(ProbeError::Thread)?;
-        let server = Server {
+        let mut server = Server {
             socket,
             watched: peer::Watched {
                 pids: options.pids.clone(),
@@ -156,6 +159,8 @@ impl Probes {
             stop: Arc::clone(&stop_serving),
             state: State::default(),
         };
+        // Before a segment is made ahead: what is there already has the first claim to the budget.
+        let takeovers = server.take_over();
         let drain = Drain {
             newcomers,
             readers: Vec::new(),
@@ -192,12 +197,18 @@ impl Probes {
             server: Some(server),
             drain: Some(drain),
             renewal: Some(renewal),
+            takeovers,
         })
     }
 
     /// Where probes say HELLO.
     pub fn socket(&self) -> &Path {
         &self.path
+    }
+
+    /// Processes whose probes were loaded for an earlier recording, and what came of them.
+    pub fn takeovers(&self) -> &[Takeover] {
+        &self.takeovers
     }
 
     /// From now on these functions write nothing, in any process.

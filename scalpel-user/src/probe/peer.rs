@@ -30,7 +30,14 @@ impl Watched {
         self.descends(process.pid()) || self.has_our_socket(process)
     }
 
-    fn descends(&self, pid: Pid) -> bool {
+    /// The targets, then their descendants.
+    pub(super) fn members(&self) -> Vec<Pid> {
+        let others = all_pids().filter(|pid| !self.pids.contains(pid) && self.descends(*pid));
+        self.pids.iter().copied().chain(others).collect()
+    }
+
+    /// Whether a process is a target or a descendant of one.
+    pub(super) fn descends(&self, pid: Pid) -> bool {
         let mut at = pid;
         for _ in 0..GENERATIONS {
             if self.pids.contains(&at) {

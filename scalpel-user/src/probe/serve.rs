@@ -267,32 +267,43 @@ impl Server {
             Some(spare) => spare,
             None => Segment::create(self.settings, &self.budget).map_err(failed)?,
         };
-        segment.belong_to(Owner {
+        let owner = Owner {
             pid: pid.0,
             exec_epoch,
             start_time,
-        });
+        };
         let memory = Arc::clone(&segment.memory);
         let inode = memory.inode().map_err(failed)?;
+        segment.belong_to(owner);
+        let reader = Reader::new(segment, Family::new(process.clone(), inode), hello.source);
+        self.enlist(owner, inode, reader)?;
+        Ok(memory)
+    }
+
+    /// From now on the segment of a process is read, and its lease renewed. Both before anybody writes: no event may find
+    /// nobody who reads it, and no lease may be 0 at the first call.
+    pub(super) fn enlist(
+        &mut self,
+        owner: Owner,
+        inode: u64,
+        reader: Reader,
+    ) -> Result<(), String> {
+        let memory = Arc::downgrade(&reader.segment.memory);
         let member = Member {
-            start_time,
-            exec_epoch,
+            start_time: owner.start_time,
+            exec_epoch: owner.exec_epoch,
             inode,
-            memory: Arc::downgrade(&memory),
+            memory: Weak::clone(&memory),
         };
-        self.state.members.insert(pid, member);
-        // Both before the answer: no event may find nobody who reads it, and no lease may be 0 at the first call.
-        let weak = Arc::downgrade(&memory);
-        self.lease.renew(&memory);
+        self.state.members.insert(Pid(owner.pid), member);
+        self.lease.renew(&reader.segment.memory);
         self.leased
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(weak);
-        let reader = Reader::new(segment, Family::new(process.clone(), inode), hello.source);
+            .push(memory);
         self.peers
             .send(Peer::Segment(Box::new(reader)))
-            .map_err(|_gone| "the recording is over".to_owned())?;
-        Ok(memory)
+            .map_err(|_gone| "the recording is over".to_owned())
     }
 
     /// A runtime takes part; the value is how it speaks.

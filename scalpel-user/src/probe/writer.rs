@@ -35,6 +35,13 @@ impl Writer {
         self.numbers.next = None;
     }
 
+    /// An event is left out that is no loss.
+    pub(super) fn pass_over(&mut self, seq: u32, shared: &mut Shared) {
+        if matches!(self.numbers.step(seq), Step::Lost(missing) if missing > 0) {
+            shared.sequences.leave_out(self.who);
+        }
+    }
+
     /// Reads the thread's CPU time, where nobody else tells it and the last reading is old.
     pub(super) fn look(&mut self, shared: &Shared) {
         if shared.ends == EndsTold::Nobody

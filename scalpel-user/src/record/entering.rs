@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::installed::{self, installed};
 use crate::event::{Pid, Source};
+use crate::probe::Takeover;
 use crate::survey::runtimes::{self, Offer, Offered};
 use crate::target::{Process, Runtime};
 
@@ -41,16 +42,28 @@ pub(super) struct Entering {
 }
 
 impl Entering {
-    /// Asks each runtime of the processes that can be asked. `socket`: where their probes say HELLO.
-    pub(super) fn begin(processes: &[Process], socket: &Path) -> Self {
+    /// Asks each runtime of the processes that can be asked. `socket`: where their probes say HELLO. `takeovers`: those whose
+    /// probe has been there already.
+    pub(super) fn begin(processes: &[Process], socket: &Path, takeovers: &[Takeover]) -> Self {
         let installed = installed();
         let mut entering = Self::default();
+        for takeover in takeovers {
+            if let Err(why) = &takeover.outcome {
+                entering.refused.push(format!(
+                    "process {}: a probe is in it and its functions are not visible: {why}. Seen are native functions, and \
+                     samples in the runtime itself",
+                    takeover.pid
+                ));
+            }
+        }
         for process in processes {
             // It may have ended already: then there is nothing to say of it.
             for offer in runtimes::offers(process, &installed).unwrap_or_default() {
                 let settled = (process.pid(), offer.present.runtime);
                 entering.settled.insert(settled);
-                entering.take(process, &offer, socket);
+                if offer.offered != Offered::Calls || !is_told_of(takeovers, process.pid()) {
+                    entering.take(process, &offer, socket);
+                }
             }
         }
         entering
@@ -128,6 +141,10 @@ impl Entering {
         missing.sort_unstable();
         missing
     }
+}
+
+fn is_told_of(takeovers: &[Takeover], pid: Pid) -> bool {
+    takeovers.iter().any(|takeover| takeover.pid == pid)
 }
 
 /// The runtime that a probe speaks for.

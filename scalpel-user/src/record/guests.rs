@@ -8,7 +8,7 @@ use super::now_mono;
 use crate::event::FuncId;
 use crate::input::{Input, ProbeWord};
 use crate::output::Output;
-use crate::probe;
+use crate::probe::{self, Takeover};
 
 impl Live {
     /// Switches off what costs the programs more than is allowed.
@@ -46,6 +46,19 @@ impl Live {
         self.take(Input::Probe(word));
         if let Some(note) = note {
             self.take(Input::Note(note));
+        }
+    }
+
+    /// Probes that were loaded for an earlier recording write for this one.
+    pub(super) fn taken_over(&mut self, takeovers: &[Takeover], output: &Output) {
+        for takeover in takeovers {
+            if let Ok((words, note)) = &takeover.outcome {
+                for word in words {
+                    self.word(word.clone());
+                }
+                output.detail(note);
+                self.take(Input::Note(note.clone()));
+            }
         }
     }
 

@@ -157,7 +157,9 @@ impl Live {
         let Some(runtimes) = &self.runtimes else {
             return;
         };
-        self.entering = Entering::begin(&subject.processes, runtimes.socket());
+        let takeovers = runtimes.takeovers().to_vec();
+        self.entering = Entering::begin(&subject.processes, runtimes.socket(), &takeovers);
+        self.taken_over(&takeovers, output);
         for refused in std::mem::take(&mut self.entering.refused) {
             output.warn(&refused);
             self.take(Input::Note(refused));

@@ -29,7 +29,7 @@ def start(native):
     events = monitoring.events
     tool = next(tool for tool in TOOLS if not monitoring.get_tool(tool))
     monitoring.use_tool_id(tool, TOOL_NAME)
-    native.set_disable(monitoring.DISABLE)
+    native.set_disable(monitoring.DISABLE, monitoring.restart_events)
     modes = native.modes()
     wanted = {events.PY_START: native.py_start}
     if modes & MODE_CALL:

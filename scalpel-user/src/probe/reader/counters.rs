@@ -5,7 +5,7 @@ use scalpel_common::segment::CPU_NOT_READ;
 use super::Reader;
 use crate::event::{CPU_NOT_MEASURED, Event, FuncId, Kind, Pid, Tid};
 use crate::input::Input;
-use crate::probe::layout::{function, header, lane};
+use crate::probe::layout::{function, header};
 use crate::probe::shared::{Give, Gone, Shared, send};
 
 impl Reader {
@@ -130,13 +130,20 @@ impl Reader {
         let word = |at| self.segment.memory.u64(at);
         let (mut calls, mut events) = (self.gone_calls, self.gone_events);
         for &index in &self.active {
-            calls = calls.saturating_add(self.segment.lane_u64(index, lane::LOST_CALLS));
-            events = events.saturating_add(self.segment.lane_u64(index, lane::LOST_EVENTS));
+            let holder = self
+                .lanes
+                .get(index as usize)
+                .and_then(|lane| lane.holder.as_ref());
+            let (lost_calls, lost_events) =
+                holder.map_or((0, 0), |holder| self.lost_on(index, holder));
+            calls = calls.saturating_add(lost_calls);
+            events = events.saturating_add(lost_events);
         }
-        calls = calls.saturating_add(word(header::CALLS_WITHOUT_LANE));
+        let since = |at, before| word(at).saturating_sub(before);
+        calls = calls.saturating_add(since(header::CALLS_WITHOUT_LANE, self.before.without_lane));
         self.tally.lost_calls = calls
             .max(self.tally.charged)
-            .saturating_add(word(header::CALLS_PAST_LEASE));
+            .saturating_add(since(header::CALLS_PAST_LEASE, self.before.past_lease));
         self.tally.lost_events = events;
         Ok(())
     }
@@ -149,7 +156,7 @@ impl Reader {
 }
 
 /// A count that JavaScript keeps as a number with a fraction: anything that is no count is none.
-fn whole(bits: u64) -> u64 {
+pub(super) fn whole(bits: u64) -> u64 {
     let number = f64::from_bits(bits);
     let is_count = number.fract() == 0.0 && (0.0..9_007_199_254_740_992.0).contains(&number);
     if is_count { number as u64 } else { 0 }

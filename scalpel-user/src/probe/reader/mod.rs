@@ -1,6 +1,8 @@
 //! Reading one segment: claims, events, names, notes, losses. Everything in it is hostile until it was looked at.
 
 mod counters;
+mod inherited;
+mod room;
 mod words;
 
 use scalpel_common::segment::lane_state;
@@ -13,6 +15,9 @@ use crate::probe::peer::{self, Family};
 use crate::probe::segment::Segment;
 use crate::probe::shared::{Give, Gone, Shared, Tally, ended, send};
 use crate::probe::writer::Writer;
+
+pub(in crate::probe) use inherited::Left;
+use inherited::{Before, Inherited};
 
 /// Events go to the session in batches of at most so many.
 const BATCH: u64 = 4096;
@@ -30,12 +35,18 @@ struct Holder {
     looked: u64,
     /// Calls per local id that its counters had.
     counted: Vec<u64>,
+    /// Lost calls and events that its entry counted when it changed hands.
+    lost_before: (u64, u64),
+    /// It may still tell of calls that were lost before it changed hands.
+    untold_before: bool,
 }
 
 #[derive(Debug, Default)]
 struct LaneState {
     cursor: Cursor,
     holder: Option<Holder>,
+    /// It changed hands with its segment, and its holder was not looked at since.
+    inherited: Option<Inherited>,
 }
 
 /// One segment and what is known of it.
@@ -54,6 +65,9 @@ pub(in crate::probe) struct Reader {
     counted: Vec<u64>,
     lost: Vec<u64>,
     notes_read: u32,
+    notes_inherited: u32,
+    before: Before,
+    demand: room::Demand,
     /// Sums of lanes that changed hands.
     gone_calls: u64,
     gone_events: u64,
@@ -72,6 +86,9 @@ impl Reader {
             counted: Vec::new(),
             lost: Vec::new(),
             notes_read: 0,
+            notes_inherited: 0,
+            before: Before::default(),
+            demand: room::Demand::default(),
             gone_calls: 0,
             gone_events: 0,
         }
@@ -83,8 +100,8 @@ impl Reader {
         shared: &mut Shared,
         give: &mut Give<'_>,
     ) -> Result<u64, Gone> {
-        self.find_claims(shared, give)?;
-        let mut fullest = 0;
+        // Where threads begin others will: the next pass comes soon.
+        let mut fullest = u64::from(self.find_claims(shared, give)?);
         for index in std::mem::take(&mut self.active) {
             let (held, fill) = self.drain(index, shared, give)?;
             fullest = fullest.max(fill);
@@ -107,21 +124,8 @@ impl Reader {
         }
     }
 
-    /// Opens lanes, so that threads that begin find some; at most as the budget allows.
-    pub(in crate::probe) fn make_room(&mut self) {
-        let wanted = (self.active.len() as u32 / 2).max(4);
-        let mut free = self
-            .segment
-            .lanes_open()
-            .saturating_sub(self.active.len() as u32);
-        while free < wanted && self.segment.open_lane().is_ok() {
-            free += 1;
-        }
-        // Without memory ahead the target's own is used: worse for it, but nothing is lost.
-        let _backed = self.segment.back_ahead();
-    }
-
-    fn find_claims(&mut self, shared: &Shared, give: &mut Give<'_>) -> Result<(), Gone> {
+    /// Whether there were any.
+    fn find_claims(&mut self, shared: &Shared, give: &mut Give<'_>) -> Result<bool, Gone> {
         let open = self.segment.lanes_open();
         self.lanes.resize_with(open as usize, LaneState::default);
         let mut new = Vec::new();
@@ -146,7 +150,9 @@ impl Reader {
             let has_events = state.cursor.fill(&self.segment, index, slots) != Fill::Holds(0);
             // What a claim says is whole when there are events behind it.
             match Claim::read(&self.segment, index) {
-                Some(claim) if has_events || claim.is_counters => new.push((claim, index)),
+                Some(claim) if has_events || claim.is_counters || state.inherited.is_some() => {
+                    new.push((claim, index));
+                }
                 _ if self.segment.lane_u32(index, lane::STATE) == lane_state::RELEASED => {
                     self.segment.free_lane(index)
                 }
@@ -154,10 +160,11 @@ impl Reader {
             }
         }
         new.sort_by_key(|(claim, _)| claim.claimed_at);
+        let found = !new.is_empty();
         for (claim, index) in new {
             self.hold(index, claim, shared, give)?;
         }
-        Ok(())
+        Ok(found)
     }
 
     fn hold(
@@ -175,14 +182,19 @@ impl Reader {
             send(give, Input::ThreadName(pid, tid, name))?;
         }
         let claimed_ns = shared.clock.ns(claim.claimed_at).min(shared.now);
-        let holder = Holder {
+        let mut holder = Holder {
             claim,
             writer: who.map(|who| Writer::new(who, claimed_ns)),
             heard: shared.now,
             looked: shared.now,
             counted: Vec::new(),
+            lost_before: (0, 0),
+            untold_before: false,
         };
         if let Some(lane) = self.lanes.get_mut(index as usize) {
+            if let Some(inherited) = lane.inherited.take() {
+                holder.inherit(inherited);
+            }
             lane.holder = Some(holder);
             self.active.push(index);
         }
@@ -267,8 +279,17 @@ impl Reader {
             left -= some;
             holder.heard = shared.now;
             self.tally.events += some;
-            self.translate(&mut events, holder, shared, give)?;
-            send(give, Input::Events(events))?;
+            let old_loss = holder.old_loss(&events);
+            let after = old_loss.map(|at| (at, events.remove(at)));
+            let (before, rest) = events.split_at_mut(after.map_or(0, |(at, _)| at));
+            self.translate(before, holder, shared, give)?;
+            if let (Some((_, loss)), Some(writer)) = (after, &mut holder.writer) {
+                writer.pass_over(loss.seq, shared);
+            }
+            self.translate(rest, holder, shared, give)?;
+            if !events.is_empty() {
+                send(give, Input::Events(events))?;
+            }
         }
         Ok(())
     }
@@ -314,9 +335,12 @@ impl Reader {
         shared: &Shared,
         give: &mut Give<'_>,
     ) -> Result<(), Gone> {
-        let lost = |field| self.segment.lane_u64(index, field);
-        self.gone_calls = self.gone_calls.saturating_add(lost(lane::LOST_CALLS));
-        self.gone_events = self.gone_events.saturating_add(lost(lane::LOST_EVENTS));
+        let (calls, events) = self.lost_on(index, holder);
+        self.gone_calls = self.gone_calls.saturating_add(calls);
+        self.gone_events = self.gone_events.saturating_add(events);
+        if holder.claim.is_counters {
+            self.segment.clear_counters(index);
+        }
         self.segment.free_lane(index);
         match &holder.writer {
             Some(writer) if !released && !shared.end_is_told(writer.who.0) => {
@@ -324,6 +348,12 @@ impl Reader {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Calls and events that a lane's holder has lost.
+    fn lost_on(&self, index: u32, holder: &Holder) -> (u64, u64) {
+        let lost = |field| self.segment.lane_u64(index, field);
+        holder.lost_since((lost(lane::LOST_CALLS), lost(lane::LOST_EVENTS)))
     }
 
     /// Threads whose end nobody else tells: all of them, when their process is gone.

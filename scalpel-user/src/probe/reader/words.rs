@@ -1,12 +1,11 @@
 //! Names and notes of a segment: what its ids stand for, and what its probes have to say.
 
-use scalpel_common::segment::{NOTE_TEXT, Note, note_state};
+use scalpel_common::segment::{NOTE_TEXT, Note, note_kind, note_state};
 
 use super::Reader;
 use crate::event::{MonoTime, Pid};
 use crate::function::FunctionInfo;
 use crate::input::{Input, ProbeWord};
-use crate::probe::clock::LaneClock;
 use crate::probe::layout::{function, header};
 use crate::probe::names::{self, Get, clean};
 use crate::probe::shared::{Give, Gone, Shared, send};
@@ -88,23 +87,34 @@ impl Reader {
             if self.segment.memory.u32(at) != note_state::READY {
                 break;
             }
+            let word = self.note_at(self.notes_read, |time| MonoTime(shared.clock.ns(time)));
+            // What runtimes are and cannot see holds on; what was not written before this recording is none of its gaps.
+            let is_old = self.notes_read < self.notes_inherited;
+            let is_over =
+                |word: &ProbeWord| is_old && word.kind == note_kind::GAP && word.value != 0;
             self.notes_read += 1;
-            let bytes = self
-                .segment
-                .memory
-                .bytes(at, size_of::<Note>() as u64)
-                .unwrap_or_default();
-            if let Some(word) = note(&bytes, self.family.owner().pid(), &shared.clock) {
+            if let Some(word) = word.filter(|word| !is_over(word)) {
                 send(give, Input::Probe(word))?;
             }
         }
         Ok(())
     }
+
+    /// A note that is whole. `clock`: what a time of the lane clock is.
+    pub(super) fn note_at(
+        &self,
+        number: u32,
+        clock: impl FnOnce(u64) -> MonoTime,
+    ) -> Option<ProbeWord> {
+        let at = self.segment.layout.note(number);
+        let bytes = self.segment.memory.bytes(at, size_of::<Note>() as u64)?;
+        note(&bytes, self.family.owner().pid(), clock)
+    }
 }
 
-fn note(bytes: &[u8], pid: Pid, clock: &LaneClock) -> Option<ProbeWord> {
+fn note(bytes: &[u8], pid: Pid, clock: impl FnOnce(u64) -> MonoTime) -> Option<ProbeWord> {
     let mut get = Get(bytes);
-    let _state = get.u32()?;
+    (get.u32()? == note_state::READY).then_some(())?;
     let (kind, source) = (get.u8()?, get.u8()?);
     let len = usize::from(get.u16()?).min(NOTE_TEXT);
     let (time, value) = (get.u64()?, get.u64()?);
@@ -112,7 +122,7 @@ fn note(bytes: &[u8], pid: Pid, clock: &LaneClock) -> Option<ProbeWord> {
         pid,
         source,
         kind,
-        time: MonoTime(clock.ns(time)),
+        time: clock(time),
         value,
         text: clean(get.take(len)?),
     })

@@ -10,6 +10,8 @@ mod version;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use scalpel_common::segment::MEMORY_NAME;
+
 use crate::target::{Backing, FileId, Mapping, Process, Runtime, TargetError};
 
 use inside::Inside;
@@ -49,6 +51,7 @@ pub fn offers(process: &Process, installed: &Installed) -> Result<Vec<Offer>, Ta
         elsewhere: lives_elsewhere(process),
         names_compiled_code: process.writes_perf_map() || maps.iter().any(is_jit_dump),
         has_probe: maps.iter().filter_map(Mapping::path).any(is_python_probe),
+        has_joined: maps.iter().filter_map(Mapping::path).any(is_segment),
     };
     let offered = |present| offer::offer(present, surroundings, installed);
     Ok(of(process)?.into_iter().map(offered).collect())
@@ -125,6 +128,12 @@ fn is_jit_dump(mapping: &Mapping) -> bool {
         let name = name.to_string_lossy();
         name.starts_with("jit-") && name.ends_with(".dump")
     })
+}
+
+/// What a probe shares with whoever records it.
+fn is_segment(path: &Path) -> bool {
+    let name = path.to_str().and_then(|path| path.strip_prefix("/memfd:"));
+    name == Some(MEMORY_NAME)
 }
 
 /// The compiled half of our probe for Python.

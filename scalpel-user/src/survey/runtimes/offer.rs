@@ -17,6 +17,8 @@ pub(super) struct Surroundings {
     pub(super) names_compiled_code: bool,
     /// Our probe for Python is in it already.
     pub(super) has_probe: bool,
+    /// A probe in it has joined a recording: whoever records it next listens to that one.
+    pub(super) has_joined: bool,
 }
 
 /// Probes that there are here: `python/cp314`, `node`.
@@ -46,7 +48,7 @@ impl Offered {
     /// What is meant, for the foot of a table.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Calls => "the probe is loaded into it: every call",
+            Self::Calls => "the probe is loaded into it, or is there: every call",
             Self::Native => "its functions are native ones",
             Self::Names => "samples name its compiled functions",
             Self::Interpreter => "functions of the runtime itself, and samples in them",
@@ -93,6 +95,7 @@ pub(super) fn offer(present: Present, surroundings: Surroundings, installed: &In
 
 fn why_not(present: &Present, surroundings: Surroundings, installed: &Installed) -> Option<String> {
     match present.runtime {
+        Runtime::Python | Runtime::Node if surroundings.has_joined => None,
         Runtime::Python => python(present, surroundings, installed),
         Runtime::Node => Some(format!(
             "JavaScript that runs already has no safe way in (SIGUSR1 would open a port for debuggers, and is never sent); {}",
@@ -124,7 +127,7 @@ fn python(present: &Present, surroundings: Surroundings, installed: &Installed) 
     }
     if surroundings.has_probe {
         return Some(
-            "the probe of an earlier recording is still in it, and joins no second one; restart the program".into(),
+            "the probe of an earlier recording is in it, which joined none and does not try again; restart the program".into(),
         );
     }
     if surroundings.elsewhere {
@@ -160,6 +163,7 @@ mod tests {
         elsewhere: false,
         names_compiled_code: false,
         has_probe: false,
+        has_joined: false,
     };
 
     fn of(runtime: Runtime, version: &str, surroundings: Surroundings) -> Offer {
@@ -206,6 +210,14 @@ mod tests {
             ..HERE
         };
         refused(&of(Runtime::Python, "3.14.8", again), "earlier recording");
+        let joined = Surroundings {
+            has_joined: true,
+            ..again
+        };
+        for (runtime, version) in [(Runtime::Python, "3.9.1"), (Runtime::Node, "")] {
+            let offer = of(runtime, version, joined);
+            assert_eq!((offer.offered, offer.why_not), (Offered::Calls, None));
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! One segment: made, backed with memory as it is used, read. The collector's own copy of every offset is in here; what
 //! probes could have written is judged by the caller.
 
+mod adopt;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +12,8 @@ use scalpel_common::segment::{MAGIC, SEGMENT_VERSION, lane_state};
 use super::layout::{Layout, PAGE, function, header, lane};
 use super::memory::Memory;
 use crate::event::{EVENT_SIZE, EVENT_VERSION};
+
+pub(super) use adopt::Told;
 
 /// Memory for all segments of a recording.
 #[derive(Debug)]
@@ -99,6 +103,15 @@ pub(super) struct LaneMemory {
     pub(super) slots: u64,
 }
 
+/// How large a new lane is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LaneSize {
+    /// The first ones large, later ones small.
+    ByNumber,
+    /// As the last ones.
+    Small,
+}
+
 /// Lanes that are open from the start.
 const FIRST_LANES: u32 = 4;
 /// Entries of lanes that get memory at once.
@@ -129,8 +142,24 @@ impl Segment {
     pub(super) fn create(settings: Settings, budget: &Arc<Budget>) -> io::Result<Self> {
         let share = budget.left();
         let layout = Layout::within(share);
-        let mut segment = Self {
-            memory: Arc::new(Memory::create(layout.size)?),
+        let memory = Arc::new(Memory::create(layout.size)?);
+        // Nobody else can have it yet.
+        let _ours = memory.own();
+        let mut segment = Self::blank(memory, layout, share, budget);
+        segment.back(0, PAGE)?;
+        segment.back(layout.notes_at, layout.names_at - layout.notes_at)?;
+        segment.write_header(settings);
+        segment.back_ahead()?;
+        while segment.lanes_open() < FIRST_LANES {
+            segment.open_lane(LaneSize::ByNumber)?;
+        }
+        Ok(segment)
+    }
+
+    /// Nothing of it is backed, no lane is open.
+    fn blank(memory: Arc<Memory>, layout: Layout, share: u64, budget: &Arc<Budget>) -> Self {
+        Self {
+            memory,
             layout,
             lanes: Vec::new(),
             share,
@@ -140,15 +169,7 @@ impl Segment {
             used: 0,
             backed: 0,
             budget: Arc::clone(budget),
-        };
-        segment.back(0, PAGE)?;
-        segment.back(layout.notes_at, layout.names_at - layout.notes_at)?;
-        segment.write_header(settings);
-        segment.back_ahead()?;
-        while segment.lanes_open() < FIRST_LANES {
-            segment.open_lane()?;
         }
-        Ok(segment)
     }
 
     fn write_header(&self, settings: Settings) {
@@ -237,20 +258,17 @@ impl Segment {
     }
 
     /// Opens one more lane.
-    pub(super) fn open_lane(&mut self) -> io::Result<()> {
+    pub(super) fn open_lane(&mut self, size: LaneSize) -> io::Result<()> {
         let index = self.lanes_open();
         if index >= self.layout.lanes_max {
             return Err(io::Error::other("all lanes of the segment are open"));
         }
-        if index >= self.lanes_backed {
-            let from = self.lanes_backed;
-            self.lanes_backed = from
-                .saturating_add(LANES_AT_ONCE)
-                .min(self.layout.lanes_max);
-            let (begin, end) = (self.layout.lane(from), self.layout.lane(self.lanes_backed));
-            self.back(begin, end - begin)?;
-        }
-        let slots = u64::from(Layout::slots(self.share, index));
+        self.back_lanes(index)?;
+        let class = match size {
+            LaneSize::ByNumber => index,
+            LaneSize::Small => u32::MAX,
+        };
+        let slots = u64::from(Layout::slots(self.share, class));
         let (at, len) = (self.layout.memory_at + self.used, slots * EVENT_SIZE as u64);
         if at.checked_add(len).is_none_or(|end| end > self.layout.size) {
             return Err(io::Error::other("the segment is full"));
@@ -264,6 +282,19 @@ impl Segment {
         self.memory.set_u32(entry + lane::STATE, lane_state::FREE);
         self.memory.set_u32(header::LANES_OPEN, index + 1);
         Ok(())
+    }
+
+    /// Puts memory behind the entry of a lane, and of some that follow.
+    fn back_lanes(&mut self, index: u32) -> io::Result<()> {
+        if index < self.lanes_backed {
+            return Ok(());
+        }
+        let from = self.lanes_backed;
+        self.lanes_backed = from
+            .saturating_add(LANES_AT_ONCE)
+            .min(self.layout.lanes_max);
+        let (begin, end) = (self.layout.lane(from), self.layout.lane(self.lanes_backed));
+        self.back(begin, end - begin)
     }
 
     /// A field of a lane's entry.
@@ -294,6 +325,15 @@ impl Segment {
         self.memory.set_u32(entry + lane::STATE, lane_state::FREE);
     }
 
+    /// Counters that are nobody's any more are 0 for the next: a claim does not write to all of a lane.
+    pub(super) fn clear_counters(&self, index: u32) {
+        let Some(LaneMemory { at, slots }) = self.lane_memory(index) else {
+            return;
+        };
+        let used = (u64::from(self.last_function()) + 1).min(slots * 8);
+        (0..used).for_each(|local| self.memory.set_u64(at + local * 8, 0));
+    }
+
     /// The last function id that was given out, as far as there can be one.
     pub(super) fn last_function(&self) -> u32 {
         self.memory
@@ -314,6 +354,11 @@ impl Segment {
         }
         let generation = self.memory.u32(header::GENERATION).wrapping_add(1);
         self.memory.set_u32(header::GENERATION, generation);
+    }
+
+    /// It is a recording's again that was over.
+    pub(super) fn go_on(&self) {
+        self.memory.set_u32(header::STOP, 0);
     }
 
     /// The recording is over.
@@ -349,7 +394,7 @@ mod tests {
         let mut segment = Segment::create(settings(), &budget).unwrap();
         assert_eq!(segment.lanes_open(), FIRST_LANES);
         let mut opened = 0;
-        while segment.open_lane().is_ok() {
+        while segment.open_lane(LaneSize::ByNumber).is_ok() {
             opened += 1;
         }
         assert!(opened > 1000, "{opened} lanes");
@@ -370,7 +415,7 @@ mod tests {
     fn lanes_do_not_overlap() {
         let budget = Arc::new(Budget::new(64 << 20));
         let mut segment = Segment::create(settings(), &budget).unwrap();
-        (0..100).for_each(|_| segment.open_lane().unwrap());
+        (0..100).for_each(|_| segment.open_lane(LaneSize::ByNumber).unwrap());
         let mut end = segment.layout.memory_at;
         for index in 0..segment.lanes_open() {
             let memory = segment.lane_memory(index).unwrap();
