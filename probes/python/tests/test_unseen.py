@@ -14,6 +14,8 @@ from support import MONITORING, PROBES, PYTHON, VERSION, ProbeTest, environment
 RECORDER = os.environ.get("SCALPEL_TEST_RECORDER", "")
 NODE = os.environ.get("SCALPEL_TEST_NODE") or shutil.which("node") or ""
 EXTENSION = os.path.join(PROBES, "python", "cp%d%d" % VERSION[:2])
+BEFORE = "code that ran before this preload"
+ONLY_COUNTED = "functions that are only counted"
 INTERPRETERS = "_interpreters" if VERSION >= (3, 13) else "_xxsubinterpreters"
 
 # Part of the declared spot, what runs unseen, the program (which also calls `seen`), and flags.
@@ -37,6 +39,24 @@ PYTHON_SPOTS = [
     ),
 ]
 
+# The spots of the mechanism below 3.12.
+PROFILE_SPOTS = [
+    (
+        "threads that the program starts without `threading`",
+        "inner",
+        "import _thread, time\ndone = []\ndef inner(): done.append(1)\n"
+        "_thread.start_new_thread(inner, ())\nwhile not done: time.sleep(0.001)",
+        [],
+    ),
+    (
+        "a thread in which the program uses sys.setprofile",
+        "inner",
+        "import sys\ndef inner(): pass\nsys.setprofile(lambda *_: None)\ninner()\n"
+        "sys.setprofile(None)",
+        [],
+    ),
+]
+
 NODE_SPOTS = [
     ("code of Node.js itself", "map", "[1].map((number) => number);", "app.js"),
     ("eval, new Function", "made", "eval('function made() {} made()');", "app.js"),
@@ -49,6 +69,9 @@ NODE_SPOTS = [
         "app.js",
     ),
 ]
+
+# What runs here has been loaded in another process, and lies in a snapshot of its heap.
+EARLY = "function early() { return 1; }\nglobalThis.early = early;\n"
 
 
 @unittest.skipUnless(RECORDER, "$SCALPEL_TEST_RECORDER names no scalpel-ebpf")
@@ -85,17 +108,17 @@ class Unseen(ProbeTest):
 
     def test_of_python(self):
         declared = []
-        for spot, name, text, flags in PYTHON_SPOTS:
+        all_spots = PYTHON_SPOTS if MONITORING else PYTHON_SPOTS[1:] + PROFILE_SPOTS
+        for spot, name, text, flags in all_spots:
             with self.subTest(spot):
                 program = self.program(text + "\ndef seen(): pass\nseen()\n")
                 report = self.report([PYTHON, *flags, program])
                 declared = self.check(report, "python", spot, name)
-        spots = [spot for spot, *_ in PYTHON_SPOTS]
+        spots = [spot for spot, *_ in PYTHON_SPOTS + PROFILE_SPOTS]
         for text in declared:
             # What was left out is a choice, and a generator's end is no function.
             known = any(part in text for part in [*spots, "were left out", "closing a generator"])
-            if MONITORING:
-                self.assertTrue(known, "no program shows: " + text)
+            self.assertTrue(known, "no program shows: " + text)
 
     @unittest.skipUnless(
         os.path.isdir(os.path.join(PROBES, "node")) and NODE, "no probe of Node.js"
@@ -108,9 +131,30 @@ class Unseen(ProbeTest):
                 declared = self.check(self.report([NODE, program]), "node", spot, name)
         spots = [spot for spot, *_ in NODE_SPOTS]
         for text in declared:
-            # A program that was frozen before any preload is made by a newer Node.js alone.
-            known = [*spots, "were left out", "code that ran before this preload"]
+            # The other two tests show these.
+            known = [*spots, "were left out", BEFORE, ONLY_COUNTED]
             self.assertTrue(any(part in text for part in known), "no program shows: " + text)
+
+    @unittest.skipUnless(
+        os.path.isdir(os.path.join(PROBES, "node")) and NODE, "no probe of Node.js"
+    )
+    def test_of_what_lies_in_a_snapshot(self):
+        entry = self.program(EARLY, "entry.js")
+        snapshot = ["--snapshot-blob", os.path.join(self.folder, "heap")]
+        subprocess.run([NODE, *snapshot, "--build-snapshot", entry], check=True, timeout=120)
+        program = self.program("early();\nfunction seen() {}\nseen();\n", "app.js")
+        self.check(self.report([NODE, *snapshot, program]), "node", BEFORE, "early")
+
+    @unittest.skipUnless(
+        os.path.isdir(os.path.join(PROBES, "node")) and NODE, "no probe of Node.js"
+    )
+    def test_of_what_is_only_counted(self):
+        text = "function twice(x) { function x() {} x(); }\ntwice(1);\ntwice(2);\n"
+        program = self.program(text + "function seen() {}\nseen();\n", "app.js")
+        report = self.report([NODE, program])
+        self.assertTrue([text for text in report["blind_spots"] if ONLY_COUNTED in text])
+        row = {f["name"]: f for f in report["functions"]}["twice"]
+        self.assertEqual((row["calls"], row["state"], row["self_wall_ns"]), (2, "ran", None))
 
 
 if __name__ == "__main__":

@@ -112,6 +112,7 @@ pub(super) fn run(rounds: usize) -> Result<Section> {
     }
     let missing = CASES.iter().filter(|case| !case.tracer.is_here());
     Ok(Section {
+        measured: String::new(),
         title: "One traced call",
         about: ABOUT.into(),
         unit: "ns",

@@ -34,6 +34,18 @@ compared ran in turn, in the same rounds. Nothing here is asserted by a test: ti
     ))
 }
 
+/// When and under what load a part was measured by itself.
+pub(super) fn moment(part: &str) -> Result<String> {
+    let date = cmd::output(cmd::command("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))?;
+    let load = fs::read_to_string("/proc/loadavg")?;
+    let load: Vec<_> = load.split_whitespace().take(3).collect();
+    Ok(format!(
+        "Measured by `cargo xtask bench --only {part}` on {}, on the machine above; load in its last 1, 5 and 15 minutes: {}.",
+        date.trim(),
+        load.join(", ")
+    ))
+}
+
 fn first(text: &str, key: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with(key))?;
     Some(line.split_once(':')?.1.trim().to_owned())

@@ -4,9 +4,11 @@
 mod attach;
 mod calls;
 mod ingest;
+mod lanes;
 mod machine;
 mod node;
 mod numbers;
+mod page;
 mod pt;
 mod python;
 mod rates;
@@ -39,6 +41,9 @@ pub(crate) struct Options {
     /// Run only these parts and print them; writes nothing (repeatable).
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
+    /// With --only: put what was measured in the place of what the page and its data have of these parts.
+    #[arg(long, requires = "only", conflicts_with = "quick")]
+    update: bool,
 }
 
 /// A section of the page.
@@ -54,6 +59,8 @@ enum Part {
     Attach,
     /// From a recorded stream to a tree.
     Ingest,
+    /// What an event in a lane costs, what reading it costs, and what small lanes lose.
+    Lanes,
     /// Real programs at work.
     Real,
     /// The Node.js probe beside its peers.
@@ -81,9 +88,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         .iter()
         .filter(|part| wanted(options, **part))
     {
-        let section = section(part, options).with_context(|| format!("{part:?}"))?;
-        cmd::print(&section.page());
-        sections.push(section);
+        for mut section in measure(part, options).with_context(|| format!("{part:?}"))? {
+            if !options.only.is_empty() {
+                section.measured = machine::moment(&part.name())?;
+            }
+            cmd::print(&section.page());
+            sections.push(section);
+        }
+    }
+    if options.update {
+        update(&sections)?;
     }
     if !options.quick && options.only.is_empty() {
         write(&sections, start.elapsed().as_secs())?;
@@ -94,7 +108,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 impl Part {
     /// Whether it needs the collector's release build and the peers that attach; language probes run under a stand-in.
     const fn attaches(self) -> bool {
-        !matches!(self, Self::Node | Self::Python)
+        !matches!(self, Self::Lanes | Self::Node | Self::Python)
+    }
+
+    /// As it is typed.
+    fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
@@ -125,21 +145,36 @@ fn wanted(options: &Options, part: Part) -> bool {
     options.only.is_empty() || options.only.contains(&part)
 }
 
-fn section(part: Part, options: &Options) -> Result<Section> {
+fn measure(part: Part, options: &Options) -> Result<Vec<Section>> {
     let rounds = |many: usize| if options.quick { 2 } else { many };
-    match part {
+    let one = match part {
         Part::Calls => calls::run(rounds(5)),
         Part::Sites => sites::run(),
         Part::Rates => rates::run(),
         Part::Attach => attach::run(rounds(3)),
         Part::Ingest => ingest::run(rounds(5)),
+        Part::Lanes => return lanes::run(rounds(5)),
         Part::Real => real::run(rounds(3)),
         Part::Node => node::run(rounds(5)),
         Part::Scope => scope::run(rounds(7), options.yes),
         Part::Pt => pt::run(rounds(7), options.yes),
-        Part::Python => python::run(rounds(7)),
-    }
+        Part::Python => return python::run(rounds(7), options.yes),
+    };
+    Ok(vec![one?])
 }
+
+/// Puts sections in their places on the page that there is.
+fn update(sections: &[Section]) -> Result<()> {
+    let (page, data) = (cmd::root().join(PAGE), cmd::root().join(DATA));
+    let text = fs::read_to_string(&page).with_context(|| page.display().to_string())?;
+    let csv = fs::read_to_string(&data).with_context(|| data.display().to_string())?;
+    fs::write(page, page::with_sections(&text, sections))?;
+    fs::write(data, page::with_data(&csv, sections))?;
+    Ok(())
+}
+
+const PAGE: &str = "docs/benchmarks.md";
+const DATA: &str = "docs/data/benchmarks.csv";
 
 fn write(sections: &[Section], seconds: u64) -> Result<()> {
     let mut page = format!("# Benchmarks\n\n{}\n", machine::about(seconds)?);
@@ -150,10 +185,7 @@ fn write(sections: &[Section], seconds: u64) -> Result<()> {
         csv += &section.csv();
     }
     fs::create_dir_all(cmd::root().join("docs/data"))?;
-    fs::write(
-        cmd::root().join("docs/benchmarks.md"),
-        page.trim_end().to_owned() + "\n",
-    )?;
-    fs::write(cmd::root().join("docs/data/benchmarks.csv"), csv)?;
+    fs::write(cmd::root().join(PAGE), page.trim_end().to_owned() + "\n")?;
+    fs::write(cmd::root().join(DATA), csv)?;
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::results::Section;
-use crate::cmd;
 use crate::probes::environment::{self, Environment};
 use crate::probes::{self, python};
+use crate::{apt, cmd};
 
 /// Calls of one round of [`CALLS`].
 const CALLS_MADE: f64 = 350_000.0;
@@ -66,8 +66,9 @@ const fn peer(name: &'static str, tool: &'static [&'static str]) -> Way {
     }
 }
 
-const WAYS: [Way; 7] = [
+const WAYS: [Way; 8] = [
     peer("plain", &[]),
+    peer("A/A: plain once more", &[]),
     Way {
         ours: Some("call"),
         ..peer("scalpel, each call, drained", &[])
@@ -101,11 +102,11 @@ const WAYS: [Way; 7] = [
 ];
 
 /// Each way in turn, `rounds` times.
-pub(super) fn run(rounds: usize) -> Result<Section> {
+pub(super) fn run(rounds: usize, yes: bool) -> Result<Vec<Section>> {
     let Some(real) = environment::ensure()? else {
         bail!("no Python of 3.12 or newer with pip is here");
     };
-    python::build(true)?;
+    python::build(yes)?;
     let collector = python::collector()?;
     let folder = tempfile::tempdir()?;
     fill(folder.path())?;
@@ -123,7 +124,7 @@ pub(super) fn run(rounds: usize) -> Result<Section> {
                 if program == "nothing.py" && !way.tool.is_empty() {
                     continue;
                 }
-                let out = launch(&real, &collector, way, folder.path(), program)?;
+                let out = launch(&mut command(&real, &collector, way, folder.path(), program))?;
                 let took = seconds_told(&out).context(way.name)?;
                 section.add(&format!("{what}: {}", way.name), took * 1e3);
                 if program == "calls.py" {
@@ -136,7 +137,11 @@ pub(super) fn run(rounds: usize) -> Result<Section> {
     section.remarks.push(format!(
         "In lanes of 4 MiB, {lost} of 350,000 calls were lost in the worst round: those cost less than the others."
     ));
-    Ok(section)
+    apt::ensure(&["valgrind"], "counting instructions", yes)?;
+    let instructions = instructions(|way, program, meter| {
+        metered(&real, &collector, way, folder.path(), program, meter)
+    })?;
+    Ok(vec![section, instructions])
 }
 
 /// What is measured, in the order of [`PROGRAMS`].
@@ -158,18 +163,12 @@ fn fill(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+const DRAINED: &str = "scalpel, each call, drained";
 const EACH_CALL: &str = "350,000 calls: scalpel, each call, drained";
 
 /// Ratios against plain, and what one event costs.
 fn finish(section: &mut Section) {
-    for what in ROWS {
-        let plain = format!("{what}: plain");
-        for row in &mut section.rows {
-            if row.name.starts_with(what) && row.name != plain {
-                row.base = Some(plain.clone());
-            }
-        }
-    }
+    bases(section);
     let each = section.rows.iter_mut().find(|row| row.name == EACH_CALL);
     if let Some(row) = each {
         row.target = "<= 3";
@@ -186,14 +185,125 @@ fn finish(section: &mut Section) {
     }
 }
 
-/// Runs one way: what the program printed.
-fn launch(
+fn bases(section: &mut Section) {
+    for what in ROWS {
+        let plain = format!("{what}: plain");
+        for row in &mut section.rows {
+            if row.name.starts_with(what) && row.name != plain {
+                row.base = Some(plain.clone());
+            }
+        }
+    }
+}
+
+/// Counts instructions, and prints how many there were behind `I refs:`.
+const METER: [&str; 4] = [
+    "valgrind",
+    "--tool=cachegrind",
+    "--cache-sim=no",
+    "--cachegrind-out-file=/dev/null",
+];
+
+const INSTRUCTIONS: &str = "The same programs on valgrind's processor (cachegrind), which others cannot disturb: whole \
+runs, from the start of the interpreter on. `PYTHONHASHSEED` is 0.";
+
+fn instructions(measure: impl Fn(&Way, &str, &[&str]) -> Result<f64>) -> Result<Section> {
+    let mut section = Section {
+        title: "Python: instructions",
+        about: INSTRUCTIONS.into(),
+        unit: "million instructions",
+        ..Section::default()
+    };
+    for way in WAYS
+        .iter()
+        .filter(|way| way.ours.is_some() || way.tool.is_empty())
+    {
+        for (what, (program, _)) in ROWS.into_iter().zip(PROGRAMS) {
+            cmd::say(format_args!("python: instructions of {what}, {}", way.name));
+            section.add(
+                &format!("{what}: {}", way.name),
+                measure(way, program, &METER)? / 1e6,
+            );
+        }
+    }
+    let only = |name: &str| {
+        let row = section.rows.iter().find(|row| row.name == name)?;
+        row.series.0.first().copied()
+    };
+    let difference =
+        |what: &str| Some(only(&format!("{what}: {DRAINED}"))? - only(&format!("{what}: plain"))?);
+    let [calls, _, start] = ROWS;
+    if let (Some(calls), Some(start)) = (difference(calls), difference(start)) {
+        let event = (calls - start) * 1e6 / (2.0 * CALLS_MADE);
+        section.remarks.push(format!(
+            "One event is {event:.0} instructions, in the probe and in CPython on the way to it: the difference of *calls*, less that of *start*, by 700,000 events."
+        ));
+    }
+    bases(&mut section);
+    Ok(section)
+}
+
+/// Instructions of one run under `meter`.
+fn metered(
     real: &Environment,
     collector: &Path,
     way: &Way,
     folder: &Path,
     program: &str,
-) -> Result<String> {
+    meter: &[&str],
+) -> Result<f64> {
+    let plain = command(real, collector, way, folder, program);
+    let words: Vec<_> = std::iter::once(plain.get_program())
+        .chain(plain.get_args())
+        .collect();
+    let at = words
+        .iter()
+        .position(|word| *word == real.python.as_os_str())
+        .context("no interpreter in the command")?;
+    let (before, after) = words.split_at(at);
+    let line: Vec<_> = before
+        .iter()
+        .copied()
+        .chain(meter.iter().map(std::ffi::OsStr::new))
+        .chain(after.iter().copied())
+        .collect();
+    let (program, arguments) = line.split_first().context("an empty command")?;
+    let mut metered = Command::new(program);
+    metered
+        .args(arguments)
+        .envs(
+            plain
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .env("PYTHONHASHSEED", "0")
+        .current_dir(folder)
+        .stdin(Stdio::null());
+    let output = metered.output().with_context(|| format!("{metered:?}"))?;
+    let err = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("{metered:?}: {err}");
+    }
+    counted(&err).with_context(|| format!("no count of instructions in: {err}"))
+}
+
+/// `==12== I refs:      1,234`, of which there may be more: the largest, which is the program's own.
+fn counted(err: &str) -> Option<f64> {
+    let counts = err.lines().filter_map(|line| {
+        let (_, digits) = line.split_once("I refs:")?;
+        digits.trim().replace(',', "").parse::<f64>().ok()
+    });
+    counts.reduce(f64::max)
+}
+
+/// What runs a program one way.
+fn command(
+    real: &Environment,
+    collector: &Path,
+    way: &Way,
+    folder: &Path,
+    program: &str,
+) -> Command {
     let mut command = match way.ours {
         Some(mode) => under_collector(collector, mode),
         None => Command::new(&real.python),
@@ -208,6 +318,11 @@ fn launch(
         .envs(way.variable)
         .env("HTTPIE_CONFIG_DIR", folder)
         .stdin(Stdio::null());
+    command
+}
+
+/// What the program printed.
+fn launch(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     if !output.status.success() {
         bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -238,4 +353,16 @@ fn lost_calls(out: &str) -> u64 {
 fn seconds_told(out: &str) -> Result<f64> {
     let told = out.lines().find_map(|line| line.strip_prefix("took "));
     Ok(told.with_context(|| out.to_owned())?.trim().parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_count_of_instructions_is_the_programs() {
+        let err = "==7== \n==7== I refs:        1,234,567\n==8== I refs: 12\n";
+        assert_eq!(counted(err), Some(1_234_567.0));
+        assert_eq!(counted("==7== nothing"), None);
+    }
 }

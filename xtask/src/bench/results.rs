@@ -8,6 +8,8 @@ pub(super) struct Section {
     pub(super) title: &'static str,
     /// What was done, and what the figures are, in Markdown.
     pub(super) about: String,
+    /// When, with which command and under what load, where that is not the page's.
+    pub(super) measured: String,
     /// Unit of the values.
     pub(super) unit: &'static str,
     /// Name of what ratios are taken against; empty = no ratios.
@@ -48,6 +50,9 @@ impl Section {
     /// The section as Markdown.
     pub(super) fn page(&self) -> String {
         let mut page = format!("## {}\n\n{}\n\n", self.title, self.about);
+        if !self.measured.is_empty() {
+            page += &format!("{}\n\n", self.measured);
+        }
         if !self.rows.is_empty() {
             self.table(&mut page);
         }
