@@ -8,7 +8,7 @@ use core::mem::offset_of;
 use crate::event::Event;
 
 /// Version of everything in this file; the collector refuses an object that carries another.
-pub const KERNEL_ABI_VERSION: u32 = 1;
+pub const KERNEL_ABI_VERSION: u32 = 2;
 
 /// Most call rings; how many there are is [`Settings::ring_mask`] + 1.
 pub const CALL_RINGS: usize = 8;
@@ -38,7 +38,17 @@ pub mod programs {
     /// Entry and return in one (`uprobe session`): one COMPLETE record a call; ENTER with `NO_EXIT | RETURN_REFUSED`
     /// where the stack guard refused the return.
     pub const CALL_COMPLETE: &str = "call_complete";
-    /// Floor of the bench (`uprobe session`): does nothing.
+    /// Counting, entry and return in one (`uprobe session`): the call's cell, its times and its histograms.
+    pub const COUNT_SESSION: &str = "count_session";
+    /// Counting, entry of a function whose end is not observed: the call's cell.
+    pub const COUNT_ENTRY: &str = "count_entry";
+    /// Counting, entry of a function whose end `COUNT_RET` or `COUNT_RETURN` observes.
+    pub const COUNT_ENTER: &str = "count_enter";
+    /// Counting, at a `ret` instruction.
+    pub const COUNT_RET: &str = "count_ret";
+    /// Counting, return probe without a session.
+    pub const COUNT_RETURN: &str = "count_return";
+    /// Floor of the bench (`uprobe session`, or an entry alone): does nothing.
     pub const BARE_EMPTY: &str = "bare_empty";
     /// Floor of the bench (`uprobe session`): only reserves, stamps and submits one 64-byte record at entry and one at return.
     pub const BARE_TWO_RECORDS: &str = "bare_two_records";
@@ -79,6 +89,19 @@ pub mod maps {
     pub const THREADS: &str = "THREADS";
     /// Task storage: [`OpenCalls`](super::OpenCalls), used by `call_complete` only.
     pub const OPEN_CALLS: &str = "OPEN_CALLS";
+    /// Hash: [`CountKey`](crate::count::CountKey) -> u32, the index of its cell.
+    pub const COUNT_INDEX: &str = "COUNT_INDEX";
+    /// Array of [`CountCell`](crate::count::CountCell)s (`BPF_F_MMAPABLE`), claimed from the front.
+    pub const COUNT_CELLS: &str = "COUNT_CELLS";
+    /// Array of [`CountHistogram`](crate::count::CountHistogram)s (`BPF_F_MMAPABLE`), claimed from the front.
+    pub const COUNT_HISTOGRAMS: &str = "COUNT_HISTOGRAMS";
+    /// Array of u32: index of a function's histogram + 1; 0 = it has none yet. Slot `stripe * functions + id`. The collector
+    /// adds [`GONE`](crate::count::GONE) when it drops the function.
+    pub const COUNT_SLOTS: &str = "COUNT_SLOTS";
+    /// Array of u64 (`BPF_F_MMAPABLE`): what was claimed, by [`claims`](crate::count::claims).
+    pub const COUNT_CLAIMS: &str = "COUNT_CLAIMS";
+    /// Task storage: [`TimedCalls`](crate::count::TimedCalls).
+    pub const TIMED_CALLS: &str = "TIMED_CALLS";
     /// Per-CPU array of one record: where a sample is put together.
     pub const SAMPLE_SCRATCH: &str = "SAMPLE_SCRATCH";
 }
@@ -188,6 +211,10 @@ pub struct Settings {
     pub functions: u32,
     /// Length of a jiffy in ns (resolution of `CLOCK_MONOTONIC_COARSE`), by which programs watch the lease; 0 = 10 ms.
     pub jiffy_ns: u32,
+    /// Moved on whenever links are replaced: ends of calls that are open then may go unseen, so those are not timed.
+    pub count_epoch: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// Bits of [`Settings::flags`].
@@ -217,6 +244,10 @@ pub struct WatchedProcess {
     pub exec_epoch: u32,
     /// Bits of [`process_flags`].
     pub flags: u32,
+    /// The [`space`](crate::count::space) that its calls are counted in.
+    pub space: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// Per-thread state in task storage.
@@ -240,6 +271,10 @@ pub struct ThreadState {
     pub watch_epoch: u32,
     /// Sequence number of the thread's last `SWITCH_IN`: a sequence of its own, as a switch may come in the middle of a probe.
     pub switch_seq: u32,
+    /// [`WatchedProcess::space`].
+    pub space: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// A call whose COMPLETE record is still to come.
@@ -286,10 +321,14 @@ pub enum LossClass {
     RecursionMiss = 6,
     /// A call ring was full at a `SWITCH_IN`: CPU times of language functions are too high until the next.
     Switch = 7,
+    /// All cells were claimed: a call was counted without its caller and its times.
+    CountCell = 8,
+    /// All histograms were claimed: a call's times are in no histogram.
+    CountHistogram = 9,
 }
 
 /// Number of [`LossClass`]es, with room.
-pub const LOSS_CLASSES: usize = 8;
+pub const LOSS_CLASSES: usize = 16;
 
 /// Head of a record in the sample ring; `user_frames` and then `kernel_frames` u64 addresses follow, innermost first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -346,10 +385,10 @@ pub struct ControlRecord {
 }
 
 const _: () = {
-    assert!(size_of::<Settings>() == 40);
+    assert!(size_of::<Settings>() == 48);
     assert!(size_of::<OpenCalls>() == 32 * MAX_RETURN_DEPTH + 8);
-    assert!(size_of::<WatchedProcess>() == 16);
-    assert!(size_of::<ThreadState>() == 40);
+    assert!(size_of::<WatchedProcess>() == 24);
+    assert!(size_of::<ThreadState>() == 48);
     assert!(cookie_func(cookie(7, 9)) == 7 && cookie_generation(cookie(7, 9)) == 9);
     assert!(size_of::<SampleHeader>() == 72);
     assert!(offset_of!(SampleHeader, user_frames) == 64);

@@ -6,6 +6,7 @@
 //! FORMAT.md shows the same tables for readers in other languages.
 #![no_std]
 
+pub mod count;
 pub mod event;
 pub mod kernel;
 pub mod segment;

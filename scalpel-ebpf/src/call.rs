@@ -91,7 +91,7 @@ impl Watched {
     /// The same for an exit probe. Entries and exits have links of their own, re-created one after the other: an exit
     /// by a newer link must not silence the next entry, which only the older one sees.
     #[inline(always)]
-    fn is_first_exit(self, cookie: u64) -> bool {
+    pub(crate) fn is_first_exit(self, cookie: u64) -> bool {
         const EXIT: u32 = 1 << 31;
         self.is_first_at(cookie_func(cookie) | EXIT, cookie)
     }

@@ -10,6 +10,7 @@ use aya_ebpf::helpers::generated::{
 use scalpel_common::event::{Event, Kind, Source};
 use scalpel_common::kernel::{LOSS_CLASSES, LossClass, OpenCall, ThreadState};
 
+use crate::add::one as add;
 use crate::maps::{CALL_RINGS, CallRing, FUNCTION_LOSSES, HITS, LOSSES, SETTINGS};
 use crate::thread;
 
@@ -199,23 +200,5 @@ pub(crate) fn count_class(class: LossClass) {
                 .cast::<u64>()
                 .add(class as usize & (LOSS_CLASSES - 1))
         });
-    }
-}
-
-/// Programs may be preempted in the middle, and CPUs share a counter: a plain `+= 1` lost 0.2 % on two CPUs.
-#[inline(always)]
-fn add(count: *mut u64) {
-    // `AtomicU64::fetch_add` is missing for this target: the compiler's description of it says "no atomics", the
-    // instruction is there since the first BPF.
-    #[cfg(target_arch = "bpf")]
-    // SAFETY: the pointer is a map value, aligned to 8 and alive during the program.
-    unsafe {
-        core::arch::asm!("lock *(u64 *)({count} + 0) += {one}", count = in(reg) count, one = in(reg) 1u64);
-    }
-    #[cfg(not(target_arch = "bpf"))]
-    {
-        // SAFETY: as above. Only so that the host's clippy can read this package.
-        unsafe { core::sync::atomic::AtomicU64::from_ptr(count) }
-            .fetch_add(1, core::sync::atomic::Ordering::Relaxed);
     }
 }

@@ -13,9 +13,12 @@
 // Inline assembly for an atomic add: `build-ebpf` builds with the nightly features that BPF needs anyhow.
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
+mod add;
 mod bare;
 mod call;
+mod cells;
 mod complete;
+mod count;
 mod emit;
 mod fields;
 mod guard;
@@ -24,6 +27,7 @@ mod process;
 mod sample;
 mod sched;
 mod thread;
+mod timed;
 
 use core::ffi::c_void;
 
@@ -61,6 +65,16 @@ call_programs! {
     call_return = call::returned;
     /// COMPLETE, in a session.
     call_complete = complete::session;
+    /// A cell, times and histograms, in a session.
+    count_session = count::session;
+    /// A cell; nobody will see the end.
+    count_entry = count::entry_only;
+    /// A cell; another program sees the end.
+    count_enter = count::enter;
+    /// Times at a `ret` instruction.
+    count_ret = count::ret;
+    /// Times by a return probe without a session.
+    count_return = count::returned;
     /// The bench's floor: nothing.
     bare_empty = bare::empty;
     /// The bench's floor: two records.

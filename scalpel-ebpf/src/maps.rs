@@ -9,6 +9,7 @@ use aya_ebpf::bindings::{
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, RingBuf};
 use aya_ebpf::helpers::generated::bpf_task_storage_get;
 use aya_ebpf::macros::btf_map;
+use scalpel_common::count::{CountCell, CountHistogram, CountKey, TimedCalls};
 use scalpel_common::event::Event;
 use scalpel_common::kernel::{
     CALL_RINGS as RINGS, ControlRecord, LOSS_CLASSES, MAX_FUNCTIONS, OpenCalls, Settings,
@@ -55,6 +56,26 @@ pub(crate) static FUNCTION_LOSSES: Array<
 
 #[btf_map]
 pub(crate) static LOSSES: PerCpuArray<[u64; LOSS_CLASSES], 1> = PerCpuArray::new();
+
+#[btf_map]
+pub(crate) static COUNT_INDEX: HashMap<CountKey, u32, 1024, { BPF_F_NO_PREALLOC as usize }> =
+    HashMap::new();
+
+#[btf_map]
+pub(crate) static COUNT_CELLS: Array<CountCell, 1024, { BPF_F_MMAPABLE as usize }> = Array::new();
+
+#[btf_map]
+pub(crate) static COUNT_HISTOGRAMS: Array<CountHistogram, 16, { BPF_F_MMAPABLE as usize }> =
+    Array::new();
+
+#[btf_map]
+pub(crate) static COUNT_SLOTS: Array<u32, { MAX_FUNCTIONS as usize }> = Array::new();
+
+#[btf_map]
+pub(crate) static COUNT_CLAIMS: Array<u64, 2, { BPF_F_MMAPABLE as usize }> = Array::new();
+
+#[btf_map]
+pub(crate) static TIMED_CALLS: TaskStorage<TimedCalls> = TaskStorage::new();
 
 #[btf_map]
 pub(crate) static SAMPLE_SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();

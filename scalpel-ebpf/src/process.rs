@@ -9,6 +9,7 @@ use aya_ebpf::bindings::{BPF_NOEXIST, task_struct};
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel_str;
 use aya_ebpf::programs::BtfTracePointContext;
+use scalpel_common::count::space;
 use scalpel_common::kernel::{
     ControlKind, ControlRecord, LossClass, MAX_PATH, Settings, WatchedProcess, settings_flags,
 };
@@ -17,7 +18,7 @@ use crate::fields::{
     BPRM_FILENAME, EXIT_TELLS_LAST, Kernel, SIGNAL_LIVE, TASK_COMM, TASK_EXIT_CODE, TASK_SIGNAL,
     Task,
 };
-use crate::maps::{CONTROL_RING, WATCHED};
+use crate::maps::{CONTROL_RING, THREADS, WATCHED};
 use crate::{emit, thread};
 
 /// Length of `task_struct.comm`.
@@ -45,19 +46,27 @@ pub(crate) fn fork(parent: *const task_struct, child: *const task_struct) {
 /// The child is watched before it runs its first instruction: the tracepoint comes before it is woken.
 #[inline(always)]
 fn follow(parent: Task, child: Task) {
-    // A forked child goes on with its parent's probes.
-    let flags = match WATCHED.get_ptr(parent.pid()) {
+    // A forked child goes on with its parent's probes, and in a copy of its parent's memory.
+    // Read before the entry is: see `thread::space_of`.
+    let pid = child.pid();
+    let (flags, space) = match WATCHED.get_ptr(parent.pid()) {
         // SAFETY: the entry lives as long as the program.
-        Some(process) => unsafe { (&raw const (*process).flags).read_volatile() },
-        None => 0,
+        Some(process) => unsafe {
+            (
+                (&raw const (*process).flags).read_volatile(),
+                (&raw const (*process).space).read_volatile(),
+            )
+        },
+        None => (0, pid),
     };
     let process = WatchedProcess {
         start_time: child.process_start(),
         flags,
+        space,
         ..WatchedProcess::default()
     };
     if WATCHED
-        .insert(child.pid(), process, u64::from(BPF_NOEXIST))
+        .insert(pid, process, u64::from(BPF_NOEXIST))
         .is_err()
     {
         emit::count_class(LossClass::Control);
@@ -74,6 +83,14 @@ pub(crate) fn exec(task: *const task_struct, program: *const c_void) {
     if let Some(process) = WATCHED.get_ptr_mut(task.pid()) {
         // SAFETY: the entry is only written here and where it is made, and one process runs one exec at a time.
         unsafe { (*process).exec_epoch += 1 };
+        // SAFETY: as above.
+        let space = space(task.pid(), unsafe { (*process).exec_epoch });
+        // SAFETY: as above.
+        unsafe { (*process).space = space };
+        if let Some(state) = THREADS.get(task) {
+            // SAFETY: the storage of the running thread, the only one that its process has left.
+            unsafe { (*state).space = space };
+        }
     }
     send(ControlKind::Exec, task, |record| {
         record.address = task.process_start();

@@ -125,6 +125,7 @@ pub(crate) fn begin(settings: &Settings, task: Task) -> Option<*mut ThreadState>
         // SAFETY: the helper has no precondition.
         off_cpu_ns: unsafe { bpf_ktime_get_ns() },
         watch_epoch: settings.watch_epoch,
+        space: space_of(task),
         ..ThreadState::default()
     };
     let state = THREADS.get_or_insert(task, &raw mut initial);
@@ -132,6 +133,18 @@ pub(crate) fn begin(settings: &Settings, task: Task) -> Option<*mut ThreadState>
         emit::count_class(LossClass::ThreadState);
     }
     state
+}
+
+/// The space that the calls of the task's process are counted in.
+#[inline(always)]
+fn space_of(task: Task) -> u32 {
+    // Read once: two loads of the same shape may become one instruction, which the verifier refuses for two kinds of
+    // pointers.
+    let pid = task.pid();
+    // SAFETY: the entry lives as long as the program.
+    WATCHED.get_ptr(pid).map_or(pid, |process| unsafe {
+        (&raw const (*process).space).read_volatile()
+    })
 }
 
 /// A clock read and the thread's CPU time at that very moment.

@@ -110,6 +110,7 @@ fn build(inputs: impl Iterator<Item = Input>) -> (Builder, MonoTime, u64) {
             }
             Input::Function(func, info) => builder.function(func, &info),
             Input::Events(events) => order.events(&events),
+            Input::Counts(counts) => builder.counts(&counts),
             Input::Sample(sample) => order.sample(sample),
             Input::Control(control) => {
                 builder.control(&control);

@@ -58,6 +58,70 @@ pub struct Bound {
     pub reason: String,
 }
 
+/// What was counted since the last time, where nothing is streamed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The last time: what is told happened between it and `until`.
+    pub from: MonoTime,
+    /// When the counters were read.
+    pub until: MonoTime,
+    /// Call edges whose counters moved.
+    pub edges: Vec<CountedEdge>,
+    /// Histograms that grew.
+    pub times: Vec<CountedTimes>,
+}
+
+/// Calls of one function that return to one place. Times in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedEdge {
+    /// Process whose memory the place is in: forked children count in their parent's until they execute a program.
+    pub pid: Pid,
+    /// Called function.
+    pub func: FuncId,
+    /// Where the calls come from.
+    pub site: CountedSite,
+    /// Entries.
+    pub calls: u64,
+    /// Calls that ended: those that the times cover.
+    pub timed: u64,
+    /// Of those, calls left by an exception or a long jump.
+    pub unwound: u64,
+    /// Calls whose end was not to be watched.
+    pub refused: u64,
+    /// Wall time less that of timed calls within.
+    pub self_wall_ns: u64,
+    /// CPU time less that of timed calls within.
+    pub self_cpu_ns: u64,
+    /// Wall time of calls with no other call of the function around them.
+    pub total_wall_ns: u64,
+    /// CPU time of those.
+    pub total_cpu_ns: u64,
+    /// Probe events within those, their own included.
+    pub probe_events: u64,
+}
+
+/// Where counted calls come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CountedSite {
+    /// Not known.
+    Unknown,
+    /// They return to this address.
+    Address(u64),
+    /// The function was entered by a jump out of this one.
+    Jump(FuncId),
+}
+
+/// Durations of calls of one function that ended, with no other call of it around them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountedTimes {
+    /// Function.
+    pub func: FuncId,
+    /// CPU time instead of wall time.
+    pub is_cpu: bool,
+    /// Buckets and how many calls fell into each, by [`Histogram::bucket_of`](crate::tree::Histogram::bucket_of).
+    pub buckets: Vec<(u16, u64)>,
+}
+
 /// What a probe says about itself: its runtime, what it cannot see, what it did not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeWord {
@@ -93,6 +157,8 @@ pub enum Input {
     Function(FuncId, FunctionInfo),
     /// Events of one ring or lane, in the order they were written there.
     Events(Vec<Event>),
+    /// Calls that were counted where they happened.
+    Counts(Counts),
     /// A sampled stack.
     Sample(Sample),
     /// A change of processes or mappings.

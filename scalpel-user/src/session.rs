@@ -68,6 +68,10 @@ impl Session {
                     .max(MonoTime(events.last().map_or(0, |event| event.time)));
                 self.order.events(&events);
             }
+            Input::Counts(counts) => {
+                self.heard = self.heard.max(counts.until);
+                self.builder.counts(&counts);
+            }
             Input::Sample(sample) => self.order.sample(sample),
             Input::Control(control) => {
                 self.heard = self.heard.max(control.time());
@@ -255,13 +259,23 @@ const fn source_word(source: Source) -> &'static str {
 /// What the mechanisms in use cannot see, so that *did not run* and *could not be seen* stay apart.
 fn blind_spots(run: &RunInfo) -> Vec<(&'static str, &'static [&'static str])> {
     let mut spots: Vec<(&'static str, &'static [&'static str])> = Vec::new();
-    if run.mode.contains("trace") {
+    let does = |what: &str| run.mode.split('+').any(|part| part == what);
+    if does("trace") || does("count") {
         spots.push((
             "uprobe",
             &[
                 "inlined functions have no entry of their own",
                 "code without a file behind it (JIT, generated) cannot be probed",
                 "calls that began before the probes were attached are not counted",
+            ],
+        ));
+    }
+    if does("count") {
+        spots.push((
+            "count",
+            &[
+                "calls are added up by call edge: which call led to which, and on which thread, is not kept",
+                "a function entered by a jump counts as called by its caller's caller, unless the end of the function that jumped is watched",
             ],
         ));
     }

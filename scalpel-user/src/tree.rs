@@ -199,16 +199,9 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Buckets per doubling: a bucket is at most 1/8 of its lower bound wide.
-    pub const PER_DOUBLING: u64 = 8;
-
     /// The bucket of a duration in ns: below 8 ns one bucket per ns, then eight per doubling. At most 495.
     pub const fn bucket_of(ns: u64) -> u16 {
-        if ns < Self::PER_DOUBLING {
-            return ns as u16;
-        }
-        let octave = ns.ilog2() - 3;
-        (octave as u16 + 1) * 8 + ((ns >> octave) as u16 - 8)
+        scalpel_common::count::bucket_of(ns)
     }
 
     /// The smallest duration in ns that falls into `bucket`; `u64::MAX` past the last one.
@@ -239,6 +232,8 @@ pub struct Tree {
     pub cells: Vec<Cell>,
     /// Inclusive wall-time histogram per function, outermost activations only.
     pub histograms: Vec<(FuncId, Histogram)>,
+    /// The same of inclusive CPU time, where calls were counted.
+    pub cpu_histograms: Vec<(FuncId, Histogram)>,
     /// What the stream itself showed to be wrong, per function.
     pub faults: Vec<(FuncId, FunctionFaults)>,
     /// Nodes folded away by the caps, and how many calls went into them.

@@ -3,6 +3,7 @@
 //! One file a family, named as the rooms that it exercises.
 
 mod call;
+mod count;
 mod exits;
 mod lifecycle;
 mod loss;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new("kernel", suite::cannot_record());
     exits::add(&mut suite);
     call::add(&mut suite);
+    count::add(&mut suite);
     sched::add(&mut suite);
     sample::add(&mut suite);
     process::add(&mut suite);

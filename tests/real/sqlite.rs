@@ -17,7 +17,7 @@ pub(crate) fn add(suite: &mut Suite, programs: &Arc<Programs>) {
     let shared = Arc::clone(programs);
     suite.test(
         "sqlite",
-        "queries_answer_the_same_and_two_recordings_count_the_same",
+        "queries_answer_the_same_and_recordings_streamed_and_counted_have_the_same_calls",
         move || queries(&shared),
     );
 }
@@ -36,13 +36,22 @@ fn queries(programs: &Programs) -> Outcome {
     let mut unrecorded = programs.command(&shell)?;
     unrecorded.args(line.iter().skip(1));
     let plain = child::run(unrecorded)?.expect_code(0)?.stdout;
-    let first = recorded(programs, folder.path(), &line, &plain)?;
-    let second = recorded(programs, folder.path(), &line, &plain)?;
+    let record = |mode| recorded(programs, folder.path(), mode, &line, &plain);
+    let (first, second) = (record("trace")?, record("trace")?);
+    let counted = record("count")?;
     let prepared = first.calls("sqlite3_prepare_v2")?;
     ensure!(prepared > 100, "only {prepared} statements were prepared");
     ensure!(
         counts(&first) == counts(&second),
         "two recordings of the same work count differently"
+    );
+    ensure!(
+        counts(&first) == counts(&counted) && edges(&first) == edges(&counted),
+        "counted in the kernel: {:#?} {:#?}, streamed: {:#?} {:#?}",
+        counts(&counted),
+        edges(&counted),
+        counts(&first),
+        edges(&first)
     );
     Ok(())
 }
@@ -51,10 +60,20 @@ fn queries(programs: &Programs) -> Outcome {
 fn recorded(
     programs: &Programs,
     folder: &Path,
+    mode: &str,
     line: &[&str],
     plain: &str,
 ) -> anyhow::Result<Report> {
-    let record = Record::into(folder).args(["-F", "0", "--lib", "libsqlite3*", "-f", "sqlite3_*"]);
+    let record = Record::into(folder).args([
+        "-F",
+        "0",
+        "--mode",
+        mode,
+        "--lib",
+        "libsqlite3*",
+        "-f",
+        "sqlite3_*",
+    ]);
     let ended = child::run(programs.with_libraries(record.command_line(line)?)?)?.expect_code(0)?;
     ensure!(
         ended.stdout == plain,
@@ -74,6 +93,15 @@ fn counts(report: &Report) -> Vec<(&str, Option<u64>)> {
         .collect();
     counts.sort_unstable();
     counts
+}
+
+fn edges(report: &Report) -> Vec<(Option<&str>, &str, Option<u64>)> {
+    let edges = report.edges.iter();
+    let mut edges: Vec<_> = edges
+        .map(|edge| (edge.caller.as_deref(), edge.callee.as_str(), edge.calls))
+        .collect();
+    edges.sort_unstable();
+    edges
 }
 
 /// Tables, an index, joins, aggregates, a window, full of rows that follow from their numbers.

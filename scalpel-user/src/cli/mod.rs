@@ -29,7 +29,7 @@ pub use list::{ListArgs, ListKind};
 pub use overlay::{
     CheckArgs, CoverArgs, DiffArgs, MatchArgs, MergeArgs, OverlayArgs, QueryArgs, ShowArgs,
 };
-pub use record::{AttachArg, ExitsArg, NodeCoverageArg, ProbeModeArg, RecordArgs};
+pub use record::{AttachArg, ExitsArg, ModeArg, NodeCoverageArg, ProbeModeArg, RecordArgs};
 pub use replay::ReplayArgs;
 pub use report::{ByArg, ReportArgs, SortArg, TreeArg};
 pub use scope::{DecodeArgs, FollowArg, LiveArgs, ScopeArgs, ScopeCommand, SyntaxArg, TierArg};

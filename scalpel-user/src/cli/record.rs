@@ -56,6 +56,16 @@ pub struct RecordArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Functions")]
     pub max_probes: Option<u32>,
 
+    /// What is recorded of calls: `trace` every call with its place in time, `count` calls and times added up in the
+    /// kernel by call edge, for hot functions and for hours, `sample` none.
+    #[arg(
+        short,
+        long,
+        value_name = "MODE",
+        default_value = "trace",
+        help_heading = "Measurement"
+    )]
+    pub mode: ModeArg,
     /// Sample stacks this often per second and CPU; 0 = no sampling.
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(0..=10_000), help_heading = "Measurement")]
     pub freq: u32,
@@ -90,7 +100,7 @@ pub struct RecordArgs {
     pub ring_size: Option<ByteSize>,
 
     /// Use no kernel tracing, and so no privilege: only what probes in the language runtimes tell.
-    #[arg(long, conflicts_with_all = ["func", "exclude", "lib", "max_probes", "kernel_stacks", "complete", "attach", "ring_size"], help_heading = "Language runtimes")]
+    #[arg(long, conflicts_with_all = ["func", "exclude", "lib", "max_probes", "mode", "kernel_stacks", "complete", "attach", "ring_size"], help_heading = "Language runtimes")]
     pub no_kernel: bool,
     /// Probes in language runtimes: `call` times every call, `count` only counts, `off` leaves the runtimes alone.
     #[arg(
@@ -151,6 +161,18 @@ pub struct RecordArgs {
     /// Say what would be probed, and how; attach nothing.
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
+}
+
+/// What is recorded of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ModeArg {
+    /// Every call, streamed.
+    #[default]
+    Trace,
+    /// Calls and their times, added up in the kernel.
+    Count,
+    /// No calls: sampled stacks.
+    Sample,
 }
 
 /// What probes in language runtimes do.

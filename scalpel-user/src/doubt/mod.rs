@@ -61,6 +61,10 @@ pub struct Facts<'a> {
     pub depth_limited: u64,
     /// Returns that the stack guard refused to watch.
     pub return_refused: u64,
+    /// Counted calls for which no cell was left.
+    pub without_cell: u64,
+    /// Counted calls for which no histogram was left.
+    pub without_histogram: u64,
     /// Calls that the tree's caps folded together.
     pub folded_calls: u64,
     /// The recording did not end by itself.
@@ -87,7 +91,7 @@ pub struct Facts<'a> {
 
 /// All doubts, the gravest first.
 pub fn judge(facts: &Facts<'_>) -> Vec<Doubt> {
-    let checks: [fn(&Facts<'_>) -> Option<Doubt>; 18] = [
+    let checks: [fn(&Facts<'_>) -> Option<Doubt>; 20] = [
         cut,
         nothing,
         target_ended,
@@ -102,6 +106,8 @@ pub fn judge(facts: &Facts<'_>) -> Vec<Doubt> {
         missed_enter,
         depth_limited,
         return_refused,
+        without_cell,
+        without_histogram,
         clock,
         undecoded,
         throttled,
@@ -321,6 +327,26 @@ fn depth_limited(facts: &Facts<'_>) -> Option<Doubt> {
             format!("{} deeper than 64 return probes", many(facts.depth_limited, "call")),
             "the kernel watches 64 returns a thread: deeper calls are counted, and end with their caller",
             "watch fewer of the recursive functions with -f, or ask for RET probes with --exits ret",
+        )
+    })
+}
+
+fn without_cell(facts: &Facts<'_>) -> Option<Doubt> {
+    (facts.without_cell > 0).then(|| {
+        doubt(
+            format!("{} without a caller and without time", many(facts.without_cell, "counted call")),
+            "the kernel's table of call edges was full: the functions' calls are exact, their edges and times are not",
+            "watch fewer functions (-f, -N)",
+        )
+    })
+}
+
+fn without_histogram(facts: &Facts<'_>) -> Option<Doubt> {
+    (facts.without_histogram > 0).then(|| {
+        doubt(
+            format!("{} in no histogram", many(facts.without_histogram, "timed call")),
+            "the kernel's table of histograms was full: percentiles of some functions are missing, sums are exact",
+            "watch fewer functions (-f, -N)",
         )
     })
 }

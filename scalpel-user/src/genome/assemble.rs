@@ -107,6 +107,7 @@ impl Assembly {
         name_threads(&mut tree, &self.names);
         tree.faults.sort_unstable_by_key(|&(func, _)| func);
         tree.histograms.sort_unstable_by_key(|&(func, _)| func);
+        tree.cpu_histograms.sort_unstable_by_key(|&(func, _)| func);
         Genome {
             ended: self.last_heard.max(run.started),
             cut: !self.ended,

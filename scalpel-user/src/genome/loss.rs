@@ -49,11 +49,20 @@ impl Losses {
             .map_or(0, |views| views.whole.max(views.functions))
     }
 
-    /// Lost events. A refused return probe is an unknown end, not a lost event; nor is a switch, which is no event of a function.
+    /// Lost events. A refused return probe is an unknown end, not a lost event; nor is a switch, which is no event of a function;
+    /// and a call without a cell or histogram is counted all the same.
     pub fn events(&self) -> u64 {
         self.by_class
             .keys()
-            .filter(|class| !matches!(class, LossClass::ReturnRefused | LossClass::Switch))
+            .filter(|class| {
+                !matches!(
+                    class,
+                    LossClass::ReturnRefused
+                        | LossClass::Switch
+                        | LossClass::CountCell
+                        | LossClass::CountHistogram
+                )
+            })
             .fold(0, |sum, &class| sum.saturating_add(self.class(class)))
     }
 
@@ -73,7 +82,7 @@ impl Losses {
     }
 }
 
-const WORDS: [(LossClass, &str); 8] = [
+const WORDS: [(LossClass, &str); 10] = [
     (LossClass::Enter, "enter"),
     (LossClass::Exit, "exit"),
     (LossClass::Sample, "sample"),
@@ -82,6 +91,8 @@ const WORDS: [(LossClass, &str); 8] = [
     (LossClass::ReturnRefused, "return-refused"),
     (LossClass::RecursionMiss, "recursion-miss"),
     (LossClass::Switch, "switch"),
+    (LossClass::CountCell, "count-cell"),
+    (LossClass::CountHistogram, "count-histogram"),
 ];
 
 /// Stable word of a loss class, in files and JSON.

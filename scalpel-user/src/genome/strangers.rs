@@ -26,6 +26,7 @@ pub(super) fn take_in(genome: &mut Genome) {
     });
     tree.histograms
         .iter_mut()
+        .chain(&mut tree.cpu_histograms)
         .for_each(|(func, _)| strangers.meet(func));
     tree.faults
         .iter_mut()

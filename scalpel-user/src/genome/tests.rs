@@ -217,6 +217,12 @@ pub(crate) fn example() -> Genome {
                     },
                 ),
             ],
+            cpu_histograms: vec![(
+                id(8),
+                Histogram {
+                    buckets: vec![(0, 4), (2, 5)],
+                },
+            )],
             faults: vec![
                 (
                     id(1),

@@ -11,6 +11,7 @@ use procfs::process::{MMPermissions, Process};
 use scalpel_common::kernel::settings_flags;
 
 use super::attach::{AttachOptions, Attachments, ProbedFile, SiteRequest};
+use super::calls::Family;
 use super::error::KernelError;
 use super::load::{Kernel, LoadOptions, Mechanism};
 use crate::event::{FuncId, MonoTime, Pid};
@@ -139,14 +140,17 @@ const HOT_CALLS: u32 = 50;
 const HOT_RUNS: u32 = 50;
 const COLD_CALLS: u32 = 31;
 
-/// Measures the costs: about 0.3 s, most of it loading and detaching.
-pub fn measure(mechanism: Mechanism) -> Result<ProbeCosts, KernelError> {
+/// Measures the costs of programs of `family`: about 0.3 s, most of it loading and detaching.
+pub fn measure(mechanism: Mechanism, family: Family) -> Result<ProbeCosts, KernelError> {
     let bare = SUBJECTS.map(|(subject, _, _)| time(subject));
     let options = LoadOptions {
         call_ring_bytes: 8 << 20,
         functions: SUBJECTS.len() as u32,
         flags: settings_flags::ALL_PROCESSES,
         lease_until: MonoTime(u64::MAX),
+        family,
+        count_cells: 64,
+        count_histograms: 16,
         ..LoadOptions::new(mechanism)
     };
     let kernel = Kernel::load(&options)?;

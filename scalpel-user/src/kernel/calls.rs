@@ -18,6 +18,40 @@ use super::error::{Hint, KernelError, tail};
 use super::load::Mechanism;
 use super::sys;
 
+/// What the programs do at a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// ENTER and EXIT.
+    #[default]
+    Events,
+    /// One COMPLETE record a call, where entry and return are one program.
+    Complete,
+    /// Cells and histograms, and no record.
+    Count,
+    /// The bench's floor: nothing, at entry and return or at the entry alone.
+    Empty,
+    /// The bench's floor: two records, where entry and return are one program.
+    TwoRecords,
+}
+
+impl Family {
+    /// The object's program that stands in the place of `part`, one of [`wanted`].
+    fn program(self, part: &'static str) -> &'static str {
+        use programs as p;
+        match (self, part) {
+            (Self::Complete, p::CALL_SESSION) => p::CALL_COMPLETE,
+            (Self::TwoRecords, p::CALL_SESSION) => p::BARE_TWO_RECORDS,
+            (Self::Empty, p::CALL_SESSION | p::CALL_ENTRY) => p::BARE_EMPTY,
+            (Self::Count, p::CALL_SESSION) => p::COUNT_SESSION,
+            (Self::Count, p::CALL_ENTRY) => p::COUNT_ENTRY,
+            (Self::Count, p::CALL_ENTER) => p::COUNT_ENTER,
+            (Self::Count, p::CALL_RET) => p::COUNT_RET,
+            (Self::Count, p::CALL_RETURN) => p::COUNT_RETURN,
+            _ => part,
+        }
+    }
+}
+
 /// One loaded call program.
 #[derive(Debug)]
 pub(super) struct CallProgram {
@@ -50,16 +84,11 @@ impl CallPrograms {
         data: &[u8],
         ebpf: &Ebpf,
         mechanism: Mechanism,
-        session: &'static str,
+        family: Family,
     ) -> Result<Self, KernelError> {
         let (object, btf) = bound_object(data, ebpf)?;
         let loaded = wanted(mechanism).iter().map(|&(name, attach_type)| {
-            let program = if name == programs::CALL_SESSION {
-                session
-            } else {
-                name
-            };
-            load_one(&object, btf.as_ref(), program, attach_type)
+            load_one(&object, btf.as_ref(), family.program(name), attach_type)
                 .map(|loaded| CallProgram { name, ..loaded })
         });
         loaded.collect::<Result<_, _>>().map(Self)

@@ -9,15 +9,15 @@ use aya::maps::{ArrayOfMaps, Map, MapData, MapError};
 use aya::{Ebpf, EbpfLoader};
 use aya_obj::generated::bpf_map_type;
 use caps::Capability;
-use scalpel_common::kernel::{
-    CALL_RINGS, KERNEL_ABI_VERSION, MAX_FUNCTIONS, Settings, maps, programs,
-};
+use scalpel_common::count::COUNT_STRIPES;
+use scalpel_common::kernel::{CALL_RINGS, KERNEL_ABI_VERSION, MAX_FUNCTIONS, Settings, maps};
 
 use super::btf::KernelTypes;
-use super::calls::CallPrograms;
+use super::calls::{CallPrograms, Family};
 use super::error::{Hint, KernelError};
 use super::hits::Hits;
 use super::lease::Lease;
+use super::marks::CountMarks;
 use super::object::OBJECT;
 use super::settings::{SettingsSlot, jiffy_ns};
 use super::{diagnostics, process, sched, sys, tracepoint};
@@ -53,8 +53,12 @@ pub struct LoadOptions<'a> {
     pub flags: u32,
     /// End of the first lease; 0 = none yet, [`Kernel::lease`] takes it.
     pub lease_until: MonoTime,
-    /// Program that runs as `call_session`: itself, `call_complete` for one record a call, or a floor of the bench.
-    pub session_program: &'static str,
+    /// What the programs do at a probe.
+    pub family: Family,
+    /// Most call edges that are counted, over all stripes: 100 bytes each, and as much again for those in use.
+    pub count_cells: u32,
+    /// Most histograms, over all stripes: 4 KiB each.
+    pub count_histograms: u32,
     /// Whether the programs tell what they refuse ([`Kernel::diagnostics`]). Where not, that code is not even loaded.
     pub diagnostics: bool,
 }
@@ -72,7 +76,9 @@ impl LoadOptions<'static> {
             functions: MAX_FUNCTIONS - 1,
             flags: 0,
             lease_until: MonoTime(0),
-            session_program: programs::CALL_SESSION,
+            family: Family::Events,
+            count_cells: 1 << 17,
+            count_histograms: 1 << 12,
             diagnostics: false,
         }
     }
@@ -98,6 +104,7 @@ pub struct Kernel {
     pub(super) hits: Arc<Hits>,
     pub(super) settings: SettingsSlot,
     pub(super) mechanism: Mechanism,
+    pub(super) marks: Option<Arc<CountMarks>>,
     call_rings: Vec<MapData>,
 }
 
@@ -112,7 +119,7 @@ impl Kernel {
             options.object,
             &ebpf,
             options.mechanism,
-            options.session_program,
+            options.family,
         )?);
         let hits = Arc::new(Hits::map(&ebpf, rings.count, functions)?);
         let call_rings = fill_rings(&mut ebpf, rings)?;
@@ -125,8 +132,13 @@ impl Kernel {
             ring_mask: rings.count - 1,
             functions,
             jiffy_ns: jiffy_ns(),
+            ..Settings::default()
         };
         let settings = SettingsSlot::take(&mut ebpf, first)?;
+        let marks = match options.family {
+            Family::Count => Some(Arc::new(CountMarks::take(&mut ebpf, &settings)?)),
+            _ => None,
+        };
         let mechanism = options.mechanism;
         Ok(Self {
             ebpf,
@@ -134,6 +146,7 @@ impl Kernel {
             hits,
             settings,
             mechanism,
+            marks,
             call_rings,
         })
     }
@@ -277,6 +290,16 @@ fn load_object(
         .map_max_entries(maps::FUNCTION_LOSSES, 2 * functions)
         .map_max_entries(maps::SAMPLE_RING, options.sample_ring_bytes)
         .map_max_entries(maps::CONTROL_RING, options.control_ring_bytes);
+    let counting = options.family == Family::Count;
+    let at_most = |most: u32| if counting { most.max(1) } else { 1 };
+    loader
+        .map_max_entries(maps::COUNT_INDEX, at_most(options.count_cells))
+        .map_max_entries(maps::COUNT_CELLS, at_most(options.count_cells))
+        .map_max_entries(maps::COUNT_HISTOGRAMS, at_most(options.count_histograms))
+        .map_max_entries(
+            maps::COUNT_SLOTS,
+            at_most(functions.saturating_mul(COUNT_STRIPES as u32)),
+        );
     for (name, value) in &globals {
         loader.override_global(name, value, true);
     }

@@ -12,13 +12,16 @@ use super::load::Kernel;
 use crate::event::FuncId;
 use crate::input::Loss;
 
-const CLASSES: [LossClass; 6] = [
+/// By their numbers; what the kernel counts itself (recursion) stands in between.
+const CLASSES: [LossClass; 8] = [
     LossClass::Enter,
     LossClass::Exit,
     LossClass::Sample,
     LossClass::Control,
     LossClass::ThreadState,
     LossClass::ReturnRefused,
+    LossClass::CountCell,
+    LossClass::CountHistogram,
 ];
 
 /// The counters, and what they were when they were last told.
@@ -79,8 +82,11 @@ impl LossCounters {
             return Vec::new();
         };
         let cpus = (0u32..).zip(values.iter());
-        let counters = cpus
-            .flat_map(|(cpu, counts)| CLASSES.iter().zip(counts).map(move |count| (cpu, count)));
+        let counters = cpus.flat_map(|(cpu, counts)| {
+            CLASSES
+                .iter()
+                .filter_map(move |class| Some((cpu, (class, counts.get(*class as usize)?))))
+        });
         counters
             .filter(|&(_, (_, &count))| count > 0)
             .map(|(cpu, (&class, &count))| Loss {

@@ -63,6 +63,11 @@ mod tests {
             "call_ret",
             "call_return",
             "call_complete",
+            "count_session",
+            "count_entry",
+            "count_enter",
+            "count_ret",
+            "count_return",
         ] {
             assert!(stacks.contains_key(program), "{program} in {stacks:?}");
         }

@@ -32,6 +32,7 @@ impl Kernel {
     pub fn watch(&mut self, pid: Pid, start_time: u64) -> Result<(), KernelError> {
         let process = WatchedProcess {
             start_time,
+            space: pid.0,
             ..WatchedProcess::default()
         };
         self.set()?

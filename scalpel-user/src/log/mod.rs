@@ -5,6 +5,7 @@
 
 mod chunk;
 mod codec;
+mod counts;
 mod payload;
 mod reader;
 mod records;

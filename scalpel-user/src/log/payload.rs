@@ -2,6 +2,7 @@
 
 use super::chunk::Span;
 use super::codec::{Get, Malformed, Put};
+use super::counts as c;
 use super::records as r;
 use crate::event::{EVENT_SIZE, Event, MonoTime, Pid, Tid};
 use crate::input::Input;
@@ -20,6 +21,7 @@ const THREAD_NAME: u32 = 10;
 const NOTE: u32 = 11;
 const END: u32 = 12;
 const PROBE: u32 = 13;
+const COUNTS: u32 = 14;
 
 /// Appends `input`'s payload; returns its chunk kind and how many records it holds.
 pub(super) fn put(input: &Input, out: &mut Vec<u8>) -> (u32, usize) {
@@ -29,6 +31,7 @@ pub(super) fn put(input: &Input, out: &mut Vec<u8>) -> (u32, usize) {
         Input::Run(run) => r::put_run(put, run),
         Input::Function(func, info) => r::put_function(put, *func, info),
         Input::Events(events) => count = put_events(events, out),
+        Input::Counts(counts) => count = c::put_counts(put, counts),
         Input::Sample(sample) => r::put_sample(put, sample),
         Input::Control(control) => r::put_control(put, control),
         Input::Losses(losses) => count = put_list(put, losses, r::put_loss),
@@ -53,6 +56,7 @@ const fn kind(input: &Input) -> u32 {
         Input::Run(_) => RUN,
         Input::Function(..) => FUNCTION,
         Input::Events(_) => EVENTS,
+        Input::Counts(_) => COUNTS,
         Input::Sample(_) => SAMPLE,
         Input::Control(_) => CONTROL,
         Input::Drained(_) => DRAINED,
@@ -99,6 +103,7 @@ pub(super) fn get(kind: u32, payload: &[u8]) -> Result<Option<Input>, Malformed>
         NOTE => Input::Note(get.text()?),
         END => Input::End(MonoTime(get.u64()?)),
         PROBE => Input::Probe(r::word(get)?),
+        COUNTS => Input::Counts(c::counts(get)?),
         _ => return Ok(None),
     };
     if get.is_empty() {
@@ -127,6 +132,11 @@ pub(super) fn span(input: &Input, lost: u64) -> Span {
     match input {
         Input::Run(run) => point(run.started.0),
         Input::Events(events) => events_span(events, lost),
+        Input::Counts(counts) => Span {
+            first_ns: counts.from.0,
+            last_ns: counts.until.0,
+            lost,
+        },
         Input::Sample(sample) => point(sample.event.time),
         Input::Control(control) => point(control.time().0),
         Input::Drained(time) | Input::End(time) => point(time.0),

@@ -143,7 +143,7 @@ const EXITS: [ExitStrategy; 5] = [
     ExitStrategy::None,
     ExitStrategy::Probe,
 ];
-const LOSSES: [LossClass; 8] = [
+const LOSSES: [LossClass; 10] = [
     LossClass::Enter,
     LossClass::Exit,
     LossClass::Sample,
@@ -152,6 +152,8 @@ const LOSSES: [LossClass; 8] = [
     LossClass::ReturnRefused,
     LossClass::RecursionMiss,
     LossClass::Switch,
+    LossClass::CountCell,
+    LossClass::CountHistogram,
 ];
 
 fn by_number<T: Copy>(list: &[T], number: u8, unknown: &'static str) -> Result<T, Malformed> {

@@ -9,7 +9,9 @@ use super::chunk::{CHUNK_HEAD, FILE_HEAD};
 use super::*;
 use crate::event::{Addr, Control, Event, FuncId, Kind, MonoTime, Pid, Sample, Source, Tid};
 use crate::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
-use crate::input::{Bound, Input, Loss, RunInfo, Symbol};
+use crate::input::{
+    Bound, CountedEdge, CountedSite, CountedTimes, Counts, Input, Loss, RunInfo, Symbol,
+};
 
 const NAME: &str = "test.log";
 
@@ -51,6 +53,23 @@ fn info(name: &str, unknown: Option<UnknownReason>) -> FunctionInfo {
 
 fn func(number: u32) -> FuncId {
     FuncId::new(number).unwrap()
+}
+
+fn edge(pid: Pid, site: CountedSite) -> CountedEdge {
+    CountedEdge {
+        pid,
+        func: func(3),
+        site,
+        calls: 1,
+        timed: 2,
+        unwound: 3,
+        refused: 4,
+        self_wall_ns: 5,
+        self_cpu_ns: 6,
+        total_wall_ns: 7,
+        total_cpu_ns: 8,
+        probe_events: 9,
+    }
 }
 
 /// One of everything.
@@ -97,6 +116,22 @@ fn inputs() -> Vec<Input> {
         }),
         Input::Events((0..100).map(event).collect()),
         Input::Events(Vec::new()),
+        Input::Counts(Counts {
+            from: time,
+            until: MonoTime(6),
+            edges: [
+                CountedSite::Unknown,
+                CountedSite::Address(u64::MAX),
+                CountedSite::Jump(func(4)),
+            ]
+            .map(|site| edge(pid, site))
+            .to_vec(),
+            times: vec![CountedTimes {
+                func: func(3),
+                is_cpu: true,
+                buckets: vec![(0, 1), (495, u64::MAX)],
+            }],
+        }),
         Input::Sample(Sample {
             event: event(7),
             user: vec![1, 2, 3],

@@ -22,8 +22,8 @@ use crate::event::{Pid, Tid};
 pub use export::{CallsPart, ExportPlan};
 pub use overlay::{LayPlan, Minima, OverlayPlan};
 pub use record::{
-    Attach, Choice, CommandLine, Exits, Measurement, Outputs, ProbeMode, RecordPlan, Runtimes,
-    Target,
+    Attach, Choice, CommandLine, Exits, Measurement, Mode, Outputs, ProbeMode, RecordPlan,
+    Runtimes, Target,
 };
 pub use scope::{DecodePlan, LivePlan, ScopePlan, TraceView};
 use words::Pattern;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::words::{Overhead, Pattern};
 use super::{PlanError, globs};
-use crate::cli::{AttachArg, ExitsArg, NodeCoverageArg, ProbeModeArg, RecordArgs};
+use crate::cli::{AttachArg, ExitsArg, ModeArg, NodeCoverageArg, ProbeModeArg, RecordArgs};
 use crate::event::Pid;
 
 /// Budget for the target's slow-down when no function was named, in percent of its CPU time.
@@ -80,6 +80,8 @@ pub struct Choice {
 /// How to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
+    /// What is recorded of calls.
+    pub mode: Mode,
     /// Samples per second and CPU; 0 = none.
     pub sample_hz: u32,
     /// The kernel's part of sampled stacks too.
@@ -94,6 +96,27 @@ pub struct Measurement {
     pub max_overhead: Overhead,
     /// Memory for all rings together, in bytes; `None` = the collector's default.
     pub ring_bytes: Option<u64>,
+}
+
+/// What is recorded of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Every call, streamed.
+    Trace,
+    /// Calls and their times, added up in the kernel.
+    Count,
+    /// None.
+    Sample,
+}
+
+impl From<ModeArg> for Mode {
+    fn from(arg: ModeArg) -> Self {
+        match arg {
+            ModeArg::Trace => Self::Trace,
+            ModeArg::Count => Self::Count,
+            ModeArg::Sample => Self::Sample,
+        }
+    }
 }
 
 /// What is done in language runtimes.
@@ -183,6 +206,7 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
         Overhead::Off
     };
     let measurement = Measurement {
+        mode: args.mode.into(),
         sample_hz: args.freq,
         kernel_stacks: args.kernel_stacks,
         exits: args.exits.into(),
@@ -252,6 +276,19 @@ fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
     let outputs = &plan.outputs;
     if plan.measurement.complete && plan.measurement.exits == Exits::None {
         return conflict("--complete records ends of calls, --exits none sees none: leave one out");
+    }
+    if plan.measurement.complete && plan.measurement.mode != Mode::Trace {
+        return conflict("--complete is a way to stream calls: leave it out, or --mode");
+    }
+    if plan.measurement.mode == Mode::Sample {
+        if plan.measurement.sample_hz == 0 {
+            return conflict("--mode sample with --freq 0 records nothing");
+        }
+        if !plan.choice.include.is_empty() || plan.choice.max_probes.is_some() {
+            return conflict(
+                "--mode sample probes no functions: leave out --func and --max-probes",
+            );
+        }
     }
     if plan.measurement.kernel_stacks && plan.measurement.sample_hz == 0 {
         return conflict("--kernel-stacks needs sampling: leave out --freq 0");

@@ -40,12 +40,14 @@ impl Live {
     pub(super) fn finish(
         mut self,
         output: &Output,
+        main: Pid,
         max_loss: f64,
         sources: &Sources,
     ) -> Result<Finished> {
         self.names.keep_perf_maps();
         let ended = now_mono();
         let (detached, polled) = self.detach(output);
+        self.count_last(main);
         self.account(&detached, polled);
         self.note_unwatched();
         self.name_addresses(output);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::cost::TargetCpu;
+use super::counted::Counted;
 use super::entering::Entering;
 use super::governor::Governor;
 use super::installed;
@@ -22,7 +23,7 @@ use super::watermark::Watermark;
 use super::{now_mono, start_note};
 use crate::event::{Control, MonoTime, Pid};
 use crate::image::Image;
-use crate::input::{Feed, Input, RunInfo};
+use crate::input::{Counts, Feed, Input, RunInfo};
 use crate::kernel::Mechanism;
 use crate::kernel::attach::{DetachReport, SiteRequest};
 use crate::kernel::calibrate::ProbeCosts;
@@ -244,6 +245,7 @@ impl Live {
                 self.take(Input::Note(note));
             }
         }
+        self.count(Counted::due);
         self.govern();
         self.cpu.look();
         let failed = self.outputs.writer().and_then(|writer| writer.tick().err());
@@ -332,6 +334,10 @@ impl Live {
             Control::Map { pid, path, .. } => Some((*pid, path.clone())),
             _ => None,
         };
+        self.count(|counted| counted.before(&control));
+        if let Some(counted) = self.tracer.as_mut().and_then(Tracer::counted) {
+            counted.after(&control);
+        }
         self.take(Input::Control(control));
         if let Some((pid, time)) = after {
             self.executed(pid, time);
@@ -341,6 +347,31 @@ impl Live {
                 self.entering.mapped(pid, &path);
             }
             self.mapped(pid, &path);
+        }
+    }
+
+    /// Takes what was counted, if `read` gives it.
+    fn count(&mut self, read: impl FnOnce(&mut Counted) -> Option<Counts>) {
+        let counted = self.tracer.as_mut().and_then(Tracer::counted);
+        if let Some(counts) = counted.and_then(read) {
+            self.take_counts(counts);
+        }
+    }
+
+    fn take_counts(&mut self, counts: Counts) {
+        if !counts.edges.is_empty() || !counts.times.is_empty() {
+            self.take(Input::Counts(counts));
+        }
+    }
+
+    /// Takes what was counted until the probes went.
+    pub(super) fn count_last(&mut self, main: Pid) {
+        let counts = self
+            .tracer
+            .as_mut()
+            .and_then(|tracer| tracer.last_counts(main));
+        if let Some(counts) = counts {
+            self.take_counts(counts);
         }
     }
 

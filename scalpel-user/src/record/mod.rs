@@ -3,6 +3,7 @@
 //! Must not know stages: everything that happens goes through `Session::feed`, as in a replay.
 
 mod cost;
+mod counted;
 mod entering;
 mod finish;
 mod governor;
@@ -32,11 +33,11 @@ use crate::host;
 use crate::image::KernelRelease;
 use crate::input::{Input, RunInfo};
 use crate::kernel::calibrate::{self, ProbeCosts};
-use crate::kernel::{Kernel, LoadOptions, Mechanism};
+use crate::kernel::{Family, Kernel, LoadOptions, Mechanism};
 use crate::lay::Sources;
 use crate::output::Output;
 use crate::plan::words::Overhead;
-use crate::plan::{Attach, RecordPlan, Target};
+use crate::plan::{Attach, Mode, RecordPlan, Target};
 use crate::target::ChildExit;
 
 pub(crate) use installed::installed;
@@ -53,6 +54,9 @@ const UNNAMED_PROBES: usize = 5_000;
 
 /// Probes of the perf mechanism when no functions were named: each costs a descriptor and closes slowly.
 const PERF_PROBES: usize = 500;
+
+/// Memory of the call rings, all together, where calls are not streamed.
+const QUIET_RINGS: u64 = 4 << 20;
 
 /// How long a command may take to end after its recording was interrupted.
 const CHILD_GRACE: Duration = Duration::from_secs(5);
@@ -74,10 +78,16 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
     };
     // What a probe costs here is measured on code of our own, while the target's files are read.
     let asks_kernel = !plan.dry_run && !plan.runtimes.alone;
-    let costs = asks_kernel.then(|| std::thread::spawn(move || calibrate::measure(mechanism)));
-    let surveys = match plan.runtimes.alone {
-        true => Vec::new(),
-        false => subject.surveys(plan, kernel_release)?,
+    let family = match plan.measurement.mode {
+        Mode::Count => Family::Count,
+        Mode::Trace | Mode::Sample => Family::Events,
+    };
+    let costs =
+        asks_kernel.then(|| std::thread::spawn(move || calibrate::measure(mechanism, family)));
+    let surveys = if plan.runtimes.alone || plan.measurement.mode == Mode::Sample {
+        Vec::new()
+    } else {
+        subject.surveys(plan, kernel_release)?
     };
     let mut functions = FunctionTable::new();
     let limits = Limits {
@@ -130,7 +140,7 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
         subject.main_pid()
     ));
     live.until_the_end(&subject, &stopper);
-    let finished = live.finish(output, plan.outputs.max_loss, &sources)?;
+    let finished = live.finish(output, subject.main_pid(), plan.outputs.max_loss, &sources)?;
     let child = wait_for_child(&mut subject, &stopper, output)?;
     finished.write_summary(&plan.outputs, child)?;
     Ok(outcome(child, &finished))
@@ -258,15 +268,28 @@ fn run_info(
         kernel: release.to_owned(),
         started_unix_ns: unix_ns(),
         started: now_mono(),
-        mode: match (plan.runtimes.alone, hz) {
-            (true, _) => "probe".into(),
-            (false, 0) => "trace".into(),
-            (false, _) => "trace+sample".into(),
-        },
+        mode: mode_word(plan, hz),
         version: env!("CARGO_PKG_VERSION").into(),
         probe_cost_ns: costs.map(|costs| costs.interval_ns()),
         sample_hz: hz,
     }
+}
+
+/// What is recorded: words, joined by `+`.
+fn mode_word(plan: &RecordPlan, hz: u32) -> String {
+    if plan.runtimes.alone {
+        return "probe".into();
+    }
+    let calls = match plan.measurement.mode {
+        Mode::Trace => Some("trace"),
+        Mode::Count => Some("count"),
+        Mode::Sample => None,
+    };
+    let words: Vec<&str> = calls
+        .into_iter()
+        .chain((hz > 0).then_some("sample"))
+        .collect();
+    words.join("+")
 }
 
 fn unix_ns() -> u64 {
@@ -285,7 +308,7 @@ fn now_mono() -> MonoTime {
 }
 
 fn load_options(plan: &RecordPlan, start: Start) -> LoadOptions<'static> {
-    use scalpel_common::kernel::{programs, settings_flags};
+    use scalpel_common::kernel::settings_flags;
     let mechanism = start.mechanism;
     let mut options = LoadOptions::new(mechanism);
     options.diagnostics = start.diagnostics;
@@ -300,7 +323,14 @@ fn load_options(plan: &RecordPlan, start: Start) -> LoadOptions<'static> {
         options.flags |= settings_flags::FOLLOW_FORKS;
     }
     if plan.measurement.complete && mechanism == Mechanism::Session {
-        options.session_program = programs::CALL_COMPLETE;
+        options.family = Family::Complete;
+    }
+    if plan.measurement.mode != Mode::Trace {
+        // Nothing comes through the rings but the switches that language probes need.
+        options.call_ring_bytes = options.call_ring_bytes.min(QUIET_RINGS);
+    }
+    if plan.measurement.mode == Mode::Count {
+        options.family = Family::Count;
     }
     options
 }

@@ -6,13 +6,14 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use anyhow::Result;
 
+use super::counted::Counted;
 use super::live::Start;
 use super::load;
 use super::subject::Subject;
 use crate::decode;
 use crate::event::{FuncId, MonoTime, Pid, Sample};
 use crate::function::ExitStrategy;
-use crate::input::{Bound, Feed, Input};
+use crate::input::{Bound, Counts, Feed, Input};
 use crate::kernel::Kernel;
 use crate::kernel::attach::{AttachOptions, Attachments, DetachReport, SiteRequest};
 use crate::kernel::diagnostics::Diagnostics;
@@ -21,8 +22,8 @@ use crate::kernel::process::Mappings;
 use crate::kernel::ring::{Decoders, Poller};
 use crate::kernel::sample::{SampleClock, Sampler};
 use crate::output::Output;
-use crate::plan::RecordPlan;
 use crate::plan::words::Overhead;
+use crate::plan::{Mode, RecordPlan};
 
 /// Inputs that came while something else was done, with who sent them.
 pub(super) type Heard = Vec<(Feed, Input)>;
@@ -41,6 +42,7 @@ pub(super) struct Tracer {
     /// Functions whose return probe must go when something that throws is mapped.
     pub(super) conditional: Vec<FuncId>,
     diagnostics: Option<Diagnostics>,
+    counted: Option<Counted>,
 }
 
 /// What became of the exits that were given up.
@@ -79,6 +81,10 @@ impl Tracer {
             sample: |bytes| decode::sample(bytes).ok(),
             control: |bytes| decode::control(bytes).ok(),
         };
+        let counted = match plan.measurement.mode {
+            Mode::Count => Some(Counted::begin(&kernel, &subject.pids())?),
+            Mode::Trace | Mode::Sample => None,
+        };
         let poller = Poller::start(&mut kernel, Some(mappings), decoders, send)?;
         Ok(Self {
             attachments,
@@ -90,6 +96,7 @@ impl Tracer {
             requests: Vec::new(),
             conditional: Vec::new(),
             diagnostics: None,
+            counted,
             kernel,
         })
     }
@@ -208,6 +215,18 @@ impl Tracer {
     /// A process has a probe of its own, which needs CPU times.
     pub(super) fn tell_switches(&mut self, pid: Pid) -> Result<()> {
         Ok(self.kernel.tell_switches(pid)?)
+    }
+
+    /// What was counted until the end: nothing is attached any more.
+    pub(super) fn last_counts(&mut self, main: Pid) -> Option<Counts> {
+        let (counted, kernel) = (self.counted.as_mut()?, &self.kernel);
+        let probed = self.requests.iter().map(|request| request.func);
+        Some(counted.last(main, probed, |func| kernel.hits_of(func)))
+    }
+
+    /// The counting, if calls are counted.
+    pub(super) const fn counted(&mut self) -> Option<&mut Counted> {
+        self.counted.as_mut()
     }
 
     /// Hits of a function's probe.

@@ -193,6 +193,8 @@ fn facts<'a>(
         depth_limited: fault(|faults| faults.depth_limited),
         return_refused: fault(|faults| faults.return_refused)
             .max(losses.class(LossClass::ReturnRefused)),
+        without_cell: losses.class(LossClass::CountCell),
+        without_histogram: losses.class(LossClass::CountHistogram),
         folded_calls: genome.tree.folded_calls,
         cut: genome.cut,
         zero_ids: genome.counter(Counter::ZeroIds),

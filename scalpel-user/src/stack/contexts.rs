@@ -109,6 +109,13 @@ impl Contexts {
         self.child_at(parent, func, site, EdgeSource::Exact)
     }
 
+    /// The child of the root for counted calls of `func` that return to `address`, code of a function that is not probed.
+    /// Counted sites are not capped here: the kernel's table has bounded them.
+    pub(super) fn counted_from(&mut self, func: u32, space: u32, address: u64) -> u32 {
+        let site = self.site_id(space, address);
+        self.child_at(ROOT, func, site, EdgeSource::Exact)
+    }
+
     fn site_id(&mut self, space: u32, address: u64) -> SiteId {
         *self.site_ids.entry((space, address)).or_insert_with(|| {
             self.sites.push((space, address));

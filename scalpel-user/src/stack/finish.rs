@@ -29,9 +29,10 @@ pub(super) fn finish(shared: Shared, threads: Vec<Thread>, resolve: &mut Resolve
             },
         );
     }
-    let (window_ns, cells) = renamed(cells, &contexts);
+    let (window_ns, cells, counted) = renamed(cells, &contexts);
     let contexts = names.0.into_all();
-    let cells = with_totals(cells, &contexts);
+    let mut cells = with_totals(cells, &contexts);
+    cells.extend(counted);
     let mut faults: Vec<_> = shared
         .faults
         .into_iter()
@@ -45,6 +46,7 @@ pub(super) fn finish(shared: Shared, threads: Vec<Thread>, resolve: &mut Resolve
         threads,
         cells,
         histograms: shared.histograms.finish(),
+        cpu_histograms: shared.cpu_histograms.finish(),
         faults,
         folded_calls,
     }
@@ -52,6 +54,9 @@ pub(super) fn finish(shared: Shared, threads: Vec<Thread>, resolve: &mut Resolve
 
 /// Marks a cell whose context has its final number already.
 const SAMPLE: u32 = 1 << 31;
+
+/// Marks a cell of counted calls, whose times are sums already and not its context's part of them.
+pub(super) const COUNTED: u32 = 1 << 30;
 
 /// Final contexts.
 struct Names(Contexts);
@@ -141,19 +146,23 @@ fn named(place: Place, contexts: &[ContextId], steps: &[ContextId]) -> ContextId
     .unwrap_or_default()
 }
 
-fn renamed(cells: Cells, contexts: &[ContextId]) -> (u64, Vec<Cell>) {
+/// Cells with their final contexts, and those of counted calls apart.
+fn renamed(cells: Cells, contexts: &[ContextId]) -> (u64, Vec<Cell>, Vec<Cell>) {
     let (window_ns, mut cells) = cells.finish();
-    for cell in &mut cells {
+    let is_counted = |cell: &mut Cell| cell.context.0 & (SAMPLE | COUNTED) == COUNTED;
+    let mut counted: Vec<Cell> = cells.extract_if(.., is_counted).collect();
+    for cell in cells.iter_mut().chain(&mut counted) {
         cell.context = match cell.context.0 & SAMPLE {
             0 => contexts
-                .get(cell.context.0 as usize)
+                .get((cell.context.0 & !COUNTED) as usize)
                 .copied()
                 .unwrap_or_default(),
             _ => ContextId(cell.context.0 & !SAMPLE),
         };
     }
     cells.sort_unstable_by_key(key);
-    (window_ns, cells)
+    counted.sort_unstable_by_key(key);
+    (window_ns, cells, counted)
 }
 
 /// Sums self times up to the root, per window and thread. So self + children = total holds on every node.

@@ -31,19 +31,26 @@ impl Histograms {
             *count += 1;
             return;
         }
-        self.grow(func, bucket);
+        self.grow(func, bucket, 1);
+    }
+
+    /// So many durations of one bucket.
+    pub(super) fn add_many(&mut self, func: u32, bucket: u16, count: u64) {
+        if usize::from(bucket) < scalpel_common::count::BUCKETS {
+            self.grow(func, bucket, count);
+        }
     }
 
     #[cold]
-    fn grow(&mut self, func: u32, bucket: u16) {
+    fn grow(&mut self, func: u32, bucket: u16, count: u64) {
         if func >= FAR {
-            return self.far.entry(func).or_default().count(bucket);
+            return self.far.entry(func).or_default().count(bucket, count);
         }
         if self.near.len() <= func as usize {
             self.near.resize(func as usize + 1, Counts::default());
         }
         if let Some(counts) = self.near.get_mut(func as usize) {
-            counts.count(bucket);
+            counts.count(bucket, count);
         }
     }
 
@@ -58,10 +65,10 @@ impl Histograms {
 }
 
 impl Counts {
-    fn count(&mut self, bucket: u16) {
+    fn count(&mut self, bucket: u16, more: u64) {
         self.reach(bucket);
         if let Some(count) = self.counts.get_mut(usize::from(bucket - self.first)) {
-            *count += 1;
+            *count = count.saturating_add(more);
         }
     }
 

@@ -12,6 +12,7 @@ mod cells;
 mod charge;
 mod complete;
 mod contexts;
+mod counted;
 mod finish;
 mod frames;
 mod histograms;
@@ -82,6 +83,7 @@ struct Shared {
     cells: Cells,
     callers: Callers,
     histograms: Histograms,
+    cpu_histograms: Histograms,
     faults: FxHashMap<u32, FunctionFaults>,
     samples: Samples,
     sample_period_is_ns: bool,
@@ -140,6 +142,7 @@ impl Builder {
             cells: Cells::new(options.start.0, options.window_ns),
             callers: Callers::default(),
             histograms: Histograms::default(),
+            cpu_histograms: Histograms::default(),
             faults: FxHashMap::default(),
             samples: Samples::default(),
             sample_period_is_ns: options.sample_period_is_ns,

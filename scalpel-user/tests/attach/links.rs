@@ -8,9 +8,9 @@ use scalpel_tests::suite::{Outcome, Suite};
 use scalpel_tests::target::Target;
 use scalpel_tests::{catalog, residue, tests};
 use scalpel_user::function::ExitStrategy::{EntryOnly, Return};
-use scalpel_user::kernel::KernelError;
 use scalpel_user::kernel::Mechanism::{Multi, Perf, Session};
 use scalpel_user::kernel::attach::{AttachOptions, Attachments, ProbedFile};
+use scalpel_user::kernel::{Family, KernelError};
 
 use crate::subject::{self, BUSY, Probes, both, busy, functions, id, only, request};
 
@@ -278,7 +278,7 @@ fn dropping_attachments_leaves_nothing() -> Outcome {
 
 fn the_cost_of_a_probe_is_measured_by_every_mechanism() -> Outcome {
     for mechanism in [Session, Multi, Perf] {
-        let costs = scalpel_user::kernel::calibrate::measure(mechanism)?;
+        let costs = scalpel_user::kernel::calibrate::measure(mechanism, Family::Events)?;
         for cost in [costs.entry, costs.entry_and_return, costs.stepped] {
             ensure!(
                 cost.hot_ns > 0 && cost.cold_ns > 0,

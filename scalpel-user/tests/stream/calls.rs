@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
 use scalpel_common::event::flags::{NO_EXIT, RETURN_REFUSED};
-use scalpel_common::kernel::{LossClass, MAX_RETURN_DEPTH, programs};
+use scalpel_common::kernel::{LossClass, MAX_RETURN_DEPTH};
 use scalpel_tests::catalog;
 use scalpel_tests::fixture::Fixture;
 use scalpel_tests::suite::Outcome;
@@ -13,6 +13,7 @@ use scalpel_tests::target::Target;
 use scalpel_tests::truth::Truth;
 use scalpel_user::event::{Event, Kind};
 use scalpel_user::function::ExitStrategy::Return;
+use scalpel_user::kernel::Family;
 
 use crate::recording::{Plan, Recording, Stream};
 
@@ -42,7 +43,7 @@ fn record(fixture: Fixture, names: &[&str], plan: Plan) -> anyhow::Result<(Strea
 
 fn complete() -> Plan {
     let mut plan = Plan::new(Return);
-    plan.options.session_program = programs::CALL_COMPLETE;
+    plan.options.family = Family::Complete;
     plan
 }
 

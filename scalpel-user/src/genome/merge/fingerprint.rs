@@ -79,11 +79,14 @@ impl Names {
         });
         let histograms = tree.histograms.iter();
         let histograms = histograms.map(|(func, h)| of(&(self.func(*func), &h.buckets)));
+        let cpu = tree.cpu_histograms.iter();
+        let cpu = cpu.map(|(func, h)| of(&("cpu", self.func(*func), &h.buckets)));
         let faults = tree.faults.iter();
         let faults = faults.map(|(func, faults)| of(&(self.func(*func), faults)));
         cells
             .chain(threads)
             .chain(histograms)
+            .chain(cpu)
             .chain(faults)
             .collect()
     }

@@ -206,6 +206,7 @@ fn tree(runs: &[&Genome]) -> Tree {
         window_ns,
         folded_calls: runs.iter().map(|run| run.tree.folded_calls).sum(),
         histograms: add_histograms(runs.iter().flat_map(|run| run.tree.histograms.clone())),
+        cpu_histograms: add_histograms(runs.iter().flat_map(|run| run.tree.cpu_histograms.clone())),
         faults: add_faults(runs.iter().flat_map(|run| run.tree.faults.iter().copied())),
         ..Tree::default()
     };

@@ -197,6 +197,10 @@ impl Renumber {
             .iter_mut()
             .for_each(|(func, _)| self.func(func));
         tree.histograms = add_histograms(std::mem::take(&mut tree.histograms));
+        tree.cpu_histograms
+            .iter_mut()
+            .for_each(|(func, _)| self.func(func));
+        tree.cpu_histograms = add_histograms(std::mem::take(&mut tree.cpu_histograms));
         tree.faults.iter_mut().for_each(|(func, _)| self.func(func));
         tree.faults = add_faults(std::mem::take(&mut tree.faults));
         let bounds = run.bounds.iter_mut();

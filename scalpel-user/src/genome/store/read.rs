@@ -19,7 +19,7 @@ use crate::function::FunctionTable;
 use crate::genome::merge::Merged;
 use crate::genome::{BlindSpot, Counter, Genome, loss};
 use crate::input::{Bound, Loss};
-use crate::tree::{Context, ContextId, Histogram, Thread};
+use crate::tree::{Context, ContextId, Histogram, Thread, Tree};
 
 /// What is wrong with the inside of a file.
 #[derive(Debug)]
@@ -290,7 +290,12 @@ impl Tables<'_> {
     fn measurements(&mut self, functions: usize, contexts: usize) -> Checked<()> {
         let places = self.threads()?;
         self.cells(&places, contexts)?;
-        self.histograms(functions)?;
+        self.histograms("histograms", functions, |tree| &mut tree.histograms)?;
+        if self.version >= schema::CPU_HISTOGRAMS_SINCE {
+            self.histograms(schema::CPU_HISTOGRAMS, functions, |tree| {
+                &mut tree.cpu_histograms
+            })?;
+        }
         self.rows_of_runs("faults", |run, row| {
             let func = func(row, 1, functions)?;
             run.tree.faults.push((func, rows::faults(row)?));
@@ -337,10 +342,15 @@ impl Tables<'_> {
         })
     }
 
-    fn histograms(&mut self, functions: usize) -> Checked<()> {
-        self.rows_of_runs("histograms", |run, row| {
+    fn histograms(
+        &mut self,
+        table: &str,
+        functions: usize,
+        of: impl Fn(&mut Tree) -> &mut Vec<(FuncId, Histogram)>,
+    ) -> Checked<()> {
+        self.rows_of_runs(table, |run, row| {
             let (func, bucket) = (func(row, 1, functions)?, (row.get(2)?, unsigned(row, 3)?));
-            let histograms = &mut run.tree.histograms;
+            let histograms = of(&mut run.tree);
             match histograms.last_mut() {
                 Some((last, histogram)) if *last == func => histogram.buckets.push(bucket),
                 _ => histograms.push((

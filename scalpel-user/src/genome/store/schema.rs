@@ -1,4 +1,4 @@
-//! The tables of a genome file, version 4. A change of any text here is a new version and a new section in FORMAT.md.
+//! The tables of a genome file, version 5. A change of any text here is a new version and a new section in FORMAT.md.
 //!
 //! Integers of SQLite are signed: file offsets keep their 64 bits (negative = that plus 2^64), counters stay below
 //! 2^63. What is not known is NULL.
@@ -10,7 +10,7 @@ use crate::tree::{EdgeSource, FunctionFaults, Metrics};
 pub(super) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"SCPG");
 
 /// `PRAGMA user_version`.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 
 /// The oldest version that is still read: it has no tables of what exists.
 pub(super) const OLDEST: u32 = 2;
@@ -59,6 +59,11 @@ pub(super) const TABLES: &[(&str, &str)] = &[
          count INTEGER NOT NULL, PRIMARY KEY(run, func, bucket)) STRICT, WITHOUT ROWID",
     ),
     (
+        CPU_HISTOGRAMS,
+        "CREATE TABLE cpu_histograms(run INTEGER NOT NULL, func INTEGER NOT NULL, bucket INTEGER NOT NULL, \
+         count INTEGER NOT NULL, PRIMARY KEY(run, func, bucket)) STRICT, WITHOUT ROWID",
+    ),
+    (
         "faults",
         "CREATE TABLE faults(run INTEGER NOT NULL, func INTEGER NOT NULL, missed_enter INTEGER NOT NULL, \
          open_at_end INTEGER NOT NULL, depth_limited INTEGER NOT NULL, cut_by_loss INTEGER NOT NULL, \
@@ -85,6 +90,12 @@ pub(super) const TABLES: &[(&str, &str)] = &[
         "CREATE TABLE blind_spots(run INTEGER NOT NULL, probe TEXT NOT NULL, what TEXT NOT NULL) STRICT",
     ),
 ];
+
+/// Table of inclusive CPU times, where calls were counted.
+pub(super) const CPU_HISTOGRAMS: &str = "cpu_histograms";
+
+/// The first version with that table.
+pub(super) const CPU_HISTOGRAMS_SINCE: u32 = 5;
 
 /// The first version with tables of what exists.
 pub(super) const EXISTS_SINCE: u32 = 3;
@@ -137,13 +148,12 @@ pub(super) fn tables(version: u32) -> impl Iterator<Item = (&'static str, &'stat
     } else {
         super::exists::schema::MATCHES
     };
-    TABLES
-        .iter()
-        .chain(exists)
-        .chain(matches)
-        .map(move |&(name, text)| {
-            before_3(name, version).map_or((name, text), |&(name, _, older)| (name, older))
-        })
+    let there =
+        move |table: &&(&str, &str)| version >= CPU_HISTOGRAMS_SINCE || table.0 != CPU_HISTOGRAMS;
+    let all = TABLES.iter().filter(there).chain(exists).chain(matches);
+    all.map(move |&(name, text)| {
+        before_3(name, version).map_or((name, text), |&(name, _, older)| (name, older))
+    })
 }
 
 /// What to select of a table of a file of `version`, so that its columns are those of this version.

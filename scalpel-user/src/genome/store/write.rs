@@ -10,7 +10,7 @@ use crate::event::FuncId;
 use crate::function::{FunctionInfo, FunctionTable, UnknownReason};
 use crate::genome::merge::Merged;
 use crate::genome::{Genome, loss, totals};
-use crate::tree::{Cell, Context, Metrics, Tree};
+use crate::tree::{Cell, Context, Histogram, Metrics, Tree};
 
 pub(super) type Sqlite<T> = rusqlite::Result<T>;
 
@@ -159,7 +159,13 @@ fn write_rows(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
     write_threads(genome, db)?;
     write_contexts(genome, db)?;
     write_cells(genome, db)?;
-    write_histograms(genome, db)?;
+    write_histograms(genome, "histograms", |tree| &tree.histograms, db)?;
+    write_histograms(
+        genome,
+        schema::CPU_HISTOGRAMS,
+        |tree| &tree.cpu_histograms,
+        db,
+    )?;
     for (number, run) in genome.runs() {
         write_doubts(number, run, db)?;
     }
@@ -311,10 +317,15 @@ fn write_cells(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
     Ok(())
 }
 
-fn write_histograms(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
-    let mut row = insert(db, "histograms", 4)?;
+fn write_histograms(
+    genome: &Rows<'_>,
+    table: &str,
+    of: impl Fn(&Tree) -> &[(FuncId, Histogram)],
+    db: &Connection,
+) -> Sqlite<()> {
+    let mut row = insert(db, table, 4)?;
     for (number, run) in genome.runs() {
-        for (func, histogram) in &run.tree.histograms {
+        for (func, histogram) in of(&run.tree) {
             for &(bucket, count) in &histogram.buckets {
                 row.execute((number, func.get(), bucket, int(count)))?;
             }

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use super::super::breaker::{Observation, Verdict, Watched};
+use super::super::error::KernelError;
 use super::super::load::Mechanism;
+use super::super::marks::CountMarks;
 use super::super::sys;
 use super::shape::{Links, Member};
 use super::{Attachments, LiveGroup};
@@ -43,6 +45,9 @@ impl Attachments {
         if funcs.is_empty() {
             return given_up;
         }
+        for &func in funcs {
+            self.mark(|marks| marks.going(func));
+        }
         let affected = |group: &mut LiveGroup| {
             group
                 .members
@@ -73,6 +78,7 @@ impl Attachments {
         self.generation += 1;
         match self.links_for(group.key, &group.members) {
             Ok(links) => {
+                self.mark(CountMarks::replaced);
                 let old = std::mem::replace(&mut group.links, links);
                 self.keep(group);
                 self.close_aside(old);
@@ -80,9 +86,19 @@ impl Attachments {
             }
             Err(failure) => {
                 let reason = failure.into_reason();
+                self.mark(CountMarks::replaced);
                 self.close_aside(std::mem::take(&mut group.links));
                 self.give_up(&group, &reason, now)
             }
+        }
+    }
+
+    /// Tells counting programs. Should that fail, calls that were open are timed up to when their caller ends: the kernel
+    /// refuses no write to an array that it let us make.
+    fn mark(&self, tell: impl FnOnce(&CountMarks) -> Result<(), KernelError>) {
+        if let Some(marks) = &self.marks {
+            let told = tell(marks);
+            debug_assert!(told.is_ok(), "{told:?}");
         }
     }
 

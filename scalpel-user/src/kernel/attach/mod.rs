@@ -20,6 +20,7 @@ use super::error::KernelError;
 use super::groups::share_out;
 use super::hits::Hits;
 use super::load::{Kernel, Mechanism, ProgramStats, stats};
+use super::marks::CountMarks;
 use super::uprobe_multi::Target;
 use super::uprobe_perf;
 use crate::event::{FuncId, Pid};
@@ -38,6 +39,7 @@ const MOST_LINKS: usize = 512;
 pub struct Attachments {
     programs: Arc<CallPrograms>,
     hits: Arc<Hits>,
+    marks: Option<Arc<CountMarks>>,
     mechanism: Mechanism,
     options: AttachOptions,
     breaker: Option<Breaker>,
@@ -65,6 +67,7 @@ impl Attachments {
         Self {
             programs: Arc::clone(&kernel.calls),
             hits: Arc::clone(&kernel.hits),
+            marks: kernel.marks.clone(),
             mechanism: kernel.mechanism,
             breaker: options.max_overhead_percent.map(Breaker::new),
             options,
