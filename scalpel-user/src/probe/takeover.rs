@@ -39,7 +39,10 @@ impl Server {
     pub(super) fn take_over(&mut self) -> Vec<Takeover> {
         let mut seen = FxHashSet::default();
         let mut takeovers = Vec::new();
-        for pid in self.watched.members() {
+        // What we have mapped ourselves is ours.
+        let ourselves = Pid(std::process::id());
+        let others = |pid: &Pid| *pid != ourselves;
+        for pid in self.watched.members().into_iter().filter(others) {
             // One that ends meanwhile has nothing to say.
             let Ok(process) = Process::open(pid) else {
                 continue;
