@@ -14,6 +14,7 @@ from support import VERSION, ProbeTest, record
 
 REAL = os.environ.get("SCALPEL_TEST_REAL", "")
 REQUESTS = os.environ.get("SCALPEL_TEST_REQUESTS", "")
+CLICK = os.environ.get("SCALPEL_TEST_CLICK", "")
 
 
 @contextlib.contextmanager
@@ -313,6 +314,29 @@ class Real(ProbeTest):
             ends.append((ran.code, re.sub(r" in [\d.]+s.*", "", last[-1] if last else ran.out)))
         self.assertEqual(ends[0], ends[1])
         self.assertGreater(ran.calls()["Session.send"], 100)
+
+    @unittest.skipUnless(CLICK, "$SCALPEL_TEST_CLICK names no source tree of click")
+    def test_pytest_on_click_prints_what_it_prints_without_the_probe(self):
+        files = ["tests/test_%s.py" % name for name in ("basic", "commands", "options")]
+        # A plugin for tests of requests prints the time.
+        command = ["-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "no:httpbin", *files]
+        ends = []
+        for injected in (False, True):
+            ran = record(
+                command,
+                options=["py-include=click,tests"],
+                command=[REAL],
+                injected=injected,
+                cwd=CLICK,
+                slots=1 << 18,
+                COLUMNS="100",
+            )
+            ends.append((ran.code, re.sub(r"=+| in [\d.]+s.*", "=", ran.out), ran.err))
+        self.assertEqual(ends[0], ends[1])
+        self.assertEqual(ran.code, 0)
+        self.assertRegex(ran.out, r"\d{3,} passed")
+        self.assertEqual(ran.faults(), [])
+        self.assertGreater(ran.calls()["Context.__init__"], 500)
 
 
 if __name__ == "__main__":

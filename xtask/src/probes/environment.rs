@@ -31,6 +31,8 @@ pub(crate) struct Environment {
     pub(crate) python: PathBuf,
     /// A source tree of requests, with its tests.
     pub(crate) requests: PathBuf,
+    /// One of click, of the version that is installed.
+    pub(crate) click: PathBuf,
 }
 
 /// Makes it once, with the newest interpreter that has `sys.monitoring` and pip. `None` = there is none.
@@ -52,12 +54,14 @@ pub(crate) fn ensure() -> Result<Option<Environment>> {
         )?;
         pip(&python, &["install"], &PACKAGES)?;
     }
-    let requests = requests(&python, &folder)?;
+    let requests = tree(&python, &folder, "requests")?;
+    let click = tree(&python, &folder, "click")?;
     std::fs::write(&done, "")?;
     Ok(Some(Environment {
         interpreter,
         python: absolute(python)?,
         requests: absolute(requests)?,
+        click: absolute(click)?,
     }))
 }
 
@@ -71,11 +75,19 @@ fn pip(python: &PathBuf, command: &[&str], packages: &[&str]) -> Result<()> {
     )
 }
 
-/// The tests of requests are in its source archive alone.
-fn requests(python: &PathBuf, folder: &std::path::Path) -> Result<PathBuf> {
+/// A package's tests are in its source archive alone.
+fn tree(python: &PathBuf, folder: &std::path::Path, package: &str) -> Result<PathBuf> {
     let sources = folder.join("sources");
-    if !sources.exists() {
+    let prefix = format!("{package}-");
+    let archive = || {
+        let paths = std::fs::read_dir(&sources).ok()?.flatten();
+        let mut names = paths.filter_map(|entry| entry.file_name().into_string().ok());
+        names.find(|name| name.starts_with(&prefix) && name.ends_with(".tar.gz"))
+    };
+    if archive().is_none() {
         let into = sources.to_string_lossy();
+        let question = format!("import importlib.metadata as m; print(m.version('{package}'))");
+        let version = cmd::output(cmd::command(python).args(["-c", &question]))?;
         pip(
             python,
             &[
@@ -86,21 +98,16 @@ fn requests(python: &PathBuf, folder: &std::path::Path) -> Result<PathBuf> {
                 "--dest",
                 &into,
             ],
-            &["requests"],
+            &[&format!("{package}=={}", version.trim())],
         )?;
     }
-    let archive = std::fs::read_dir(&sources)?
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|extension| extension == "gz"))
-        .with_context(|| format!("no archive in {}", sources.display()))?;
-    let name = archive.file_name().unwrap_or_default().to_string_lossy();
+    let name = archive().with_context(|| format!("no {package} among {}", sources.display()))?;
     let tree = sources.join(name.trim_end_matches(".tar.gz"));
     if !tree.exists() {
         cmd::run(
             cmd::command("tar")
                 .arg("-xzf")
-                .arg(&archive)
+                .arg(sources.join(&name))
                 .arg("-C")
                 .arg(&sources),
         )?;

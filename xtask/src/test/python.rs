@@ -56,7 +56,8 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
             command
                 .env("SCALPEL_TEST_RECORDER", recorder()?)
                 .env("SCALPEL_TEST_REAL", &real.python)
-                .env("SCALPEL_TEST_REQUESTS", &real.requests);
+                .env("SCALPEL_TEST_REQUESTS", &real.requests)
+                .env("SCALPEL_TEST_CLICK", &real.click);
         }
         counts += tests(&mut command)?;
     }
