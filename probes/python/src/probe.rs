@@ -123,7 +123,7 @@ impl Probe {
             ..Activation::default()
         };
         // SAFETY: as above.
-        if unsafe { self.enter(activation) } {
+        if unsafe { self.enter(activation) } || self.awake.keeps(self.segment) {
             Answer::Watch
         } else {
             self.unknown(word)
@@ -291,8 +291,7 @@ impl Probe {
     /// whose word is not known was met while another was being named, and is asked about again.
     fn unknown(&self, word: Word) -> Answer {
         let never = if word.is_watched() {
-            self.segment.is_off(word.func())
-                || self.segment.over() && self.awake.may_sleep(self.segment)
+            self.segment.over() || self.segment.is_off(word.func())
         } else {
             word.is_known()
         };

@@ -10,6 +10,8 @@ import unittest
 from support import PROBES, PYTHON, ProbeTest, environment
 
 RECORDER = os.environ.get("SCALPEL_TEST_RECORDER", "")
+REAL = os.environ.get("SCALPEL_TEST_REAL", "")
+NODE = os.environ.get("SCALPEL_TEST_NODE", "")
 NOT_PERMITTED = 3
 # How many programs are killed; more by hand.
 KILLS = int(os.environ.get("SCALPEL_TEST_KILLS", "20"))
@@ -21,12 +23,12 @@ MOMENTS = int(os.environ.get("SCALPEL_TEST_MOMENTS", "10"))
 class Record(ProbeTest):
     """What the genome says."""
 
-    def genome(self, options, arguments):
+    def genome(self, options, arguments, program=PYTHON):
         """Record a program; its exit code, and the report as JSON."""
         file = os.path.join(self.folder, "run.genome")
         env = environment(False, SCALPEL_PROBES=PROBES)
         ran = subprocess.run(
-            [RECORDER, "record", "-o", file, *options, "--", PYTHON, *arguments],
+            [RECORDER, "record", "-o", file, *options, "--", program, *arguments],
             env=env,
             capture_output=True,
             text=True,
@@ -117,6 +119,71 @@ class Record(ProbeTest):
             done = int(text.read())
         hot = next(f for f in report["functions"] if f["name"] == "hot")
         self.assertEqual(hot["calls"] + hot["lost"], 20000 * done)
+
+    @unittest.skipUnless(REAL, "$SCALPEL_TEST_REAL names no interpreter with real packages")
+    def test_edges_of_greenlets_are_those_of_their_own_stacks(self):
+        program = self.program("""
+            from greenlet import greenlet
+            def low(): pass
+            def high(): pass
+            def left():
+                for _ in range(500):
+                    low()
+                    across.switch()
+            def right():
+                while True:
+                    high()
+                    back.switch()
+            def root():
+                global back, across
+                back, across = greenlet(left), greenlet(right)
+                back.switch()
+            root()
+        """)
+        code, report = self.genome(["--no-kernel", "--py-include", "app"], [program], REAL)
+        self.assertEqual((code, report["lost"]), (0, 0))
+        names = {f["key"]: f["name"] for f in report["functions"]}
+        edges = {
+            (names.get(e["caller"]), names.get(e["callee"])): e["calls"] for e in report["edges"]
+        }
+        self.assertEqual((edges["left", "low"], edges["right", "high"]), (500, 500))
+        # A greenlet's first function is called by nobody, or by whoever has made the switch: never by its neighbour.
+        for wrong in (("left", "high"), ("right", "low"), ("low", "high"), ("high", "low")):
+            self.assertNotIn(wrong, edges)
+        by_name = {f["name"]: f for f in report["functions"]}
+        for name in ("low", "high"):
+            self.assertEqual(by_name[name]["self_wall_ns"], by_name[name]["total_wall_ns"])
+
+    @unittest.skipUnless(NODE, "$SCALPEL_TEST_NODE names no Node.js")
+    def test_what_costs_too_much_in_javascript_is_switched_off_and_said_to_be(self):
+        program = self.program(
+            """
+            const fs = require("fs");
+            let done = 0;
+            function hot(n) { return n; }
+            function rare() { for (let n = 0; n < 200000; n++) hot(n); done++; }
+            const until = Date.now() + 6000;
+            while (Date.now() < until) rare();
+            fs.writeFileSync(process.argv[2], String(done));
+            """,
+            "program.js",
+        )
+        file = os.path.join(self.folder, "done")
+        for allowed in ("5", "off"):
+            options = ["--no-kernel", "--max-overhead", allowed, "--max-loss", "100"]
+            code, report = self.genome(options, [program, file], NODE)
+            with open(file, encoding="utf-8") as text:
+                done = int(text.read())
+            by_name = {f["name"]: f for f in report["functions"]}
+            hot, rare = by_name["hot"], by_name["rare"]
+            self.assertEqual((code, rare["calls"] + rare["lost"]), (0, done))
+            told = hot["calls"] + hot["lost"]
+            if allowed == "off":
+                self.assertEqual(told, 200_000 * done)
+                continue
+            self.assertLess(told, 200_000 * done, "it was switched off")
+            self.assertRegex(" ".join(hot["doubts"]), "lower bound from .* over budget")
+            self.assertNotIn("over budget", " ".join(rare["doubts"]))
 
     def test_killed_at_any_moment_every_call_is_there_with_its_name(self):
         program = self.program("""

@@ -42,6 +42,16 @@ class Record(RecordTest):
         self.assertEqual(len(recorded.report["threads"]), 5)
         self.assertNotIn("BYE", recorded.doubts)
 
+    def test_a_limit_to_overhead_does_not_hold_there_and_the_result_says_so(self):
+        program = """
+            def leaf(): pass
+            for _ in range(20000): leaf()
+        """
+        recorded = self.record(program, options=("--max-overhead", "5"))
+        self.assertIn("sends frames and cannot be told to leave functions out", recorded.doubts)
+        self.assertEqual(recorded.calls()["leaf"], 20000)
+        self.assertNotIn("cannot be told", self.record(program).doubts)
+
     def test_generators_and_coroutines_are_called_once_and_exceptions_unwind(self):
         recorded = self.record("""
             import asyncio

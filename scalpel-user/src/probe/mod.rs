@@ -11,6 +11,8 @@ mod cpu;
 mod drain;
 mod frames;
 mod functions;
+#[cfg(any(test, fuzzing))]
+mod hostile;
 mod lane;
 mod layout;
 mod lease;
@@ -237,6 +239,12 @@ impl Drop for Probes {
     fn drop(&mut self) {
         let _report = self.end();
     }
+}
+
+/// Reads a segment whose process does what `bytes` say; for the fuzzer.
+#[cfg(fuzzing)]
+pub fn hostile_segment(bytes: &[u8]) {
+    hostile::hostile_segment(bytes);
 }
 
 fn lease_clock(clock: &LaneClock) -> LeaseClock {

@@ -169,6 +169,30 @@ mod tests {
     }
 
     #[test]
+    fn one_that_cannot_be_told_to_write_less_is_told_of() {
+        let mut governor = Governor::new(5.0, 80);
+        let word = |value| ProbeWord {
+            pid: Pid(std::process::id()),
+            source: Source::Python as u8,
+            kind: scalpel_common::segment::note_kind::RUNTIME,
+            time: MonoTime(1),
+            value,
+            text: "CPython 3.12.1".into(),
+        };
+        let note = governor.watch(&word(transport::SOCKET.into())).unwrap();
+        assert!(
+            note.contains("--max-overhead does not hold there"),
+            "{note}"
+        );
+        assert!(
+            governor.pids.is_empty(),
+            "its work is no part of the budget"
+        );
+        assert_eq!(governor.watch(&word(transport::SEGMENT.into())), None);
+        assert_eq!(governor.pids, [Pid(std::process::id())]);
+    }
+
+    #[test]
     fn what_the_kernel_sees_is_not_its_business_and_absurd_ids_cost_nothing() {
         let mut governor = Governor::new(5.0, 80);
         governor.pids.push(Pid(7));

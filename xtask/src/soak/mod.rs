@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: kills scopes by the thousand, runs every fuzz target for a while and writes what came out to docs/soak.md.
+//! `cargo xtask soak`: kills scopes by the thousand, programs and collectors by the hundred, runs every fuzz target for a
+//! while and writes what came out to docs/soak.md.
 mod page;
 mod stats;
 
@@ -11,6 +12,7 @@ use clap::Args;
 use stats::Stats;
 
 use crate::cmd;
+use crate::test::python;
 
 const CARGO_FUZZ: &str = "0.13.2";
 
@@ -33,12 +35,22 @@ pub(crate) struct Options {
     /// Scopes of a running process that are killed at a random moment; 0 for none. Needs root.
     #[arg(long, default_value_t = 1000, conflicts_with = "only")]
     kills: u32,
+    /// Programs with probes that are killed at a random moment, and as many collectors; 0 for none. Needs root.
+    #[arg(long, default_value_t = 100, conflicts_with = "only")]
+    ends: u32,
 }
 
 /// Builds the targets, gives each its beginnings and its time, and shows the table. Fails if a target found something.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.only.is_empty() && options.kills > 0 {
         kills(options.kills)?;
+    }
+    if options.only.is_empty() && options.ends > 0 {
+        cmd::say(format_args!(
+            "{} programs with probes and as many collectors, each killed at a random moment",
+            options.ends
+        ));
+        python::kill(options.ends)?;
     }
     install()?;
     let targets = targets(&options.only)?;

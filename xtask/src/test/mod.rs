@@ -6,7 +6,7 @@ mod exports;
 mod leftovers;
 mod node;
 mod projects;
-mod python;
+pub(crate) mod python;
 mod steps;
 
 use std::process::ExitCode;

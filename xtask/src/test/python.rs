@@ -45,6 +45,7 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
     for interpreter in &interpreters {
         cmd::print(&format!("--- {}", interpreter.program.display()));
         let mut command = under(interpreter, newest_found, &collector);
+        command.env("SCALPEL_TEST_AGAIN", recorder()?);
         if interpreter == newest_found {
             command.env("SCALPEL_TEST_RECORDER", recorder()?);
         }
@@ -68,6 +69,36 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
         .env("SCALPEL_TEST_RECORDER", recorder()?);
     counts += tests(&mut unseen)?;
     Ok(counts)
+}
+
+/// Tests that kill programs and collectors at random moments.
+const KILLED: [&str; 4] = [
+    "test_record.Record.test_killed_at_any_moment_every_call_is_there_with_its_name",
+    "test_record.Record.test_killed_collectors_leave_the_program_as_it_was",
+    "test_running.Again.test_whenever_collectors_are_killed_the_next_one_goes_on",
+    "test_running.AgainNode.test_whenever_collectors_are_killed_the_next_one_goes_on",
+];
+
+/// Kills programs with probes, and collectors, each so many times, under the newest interpreter and under Node.js.
+pub(crate) fn kill(count: u32) -> Result<()> {
+    let interpreters = python::build(false)?;
+    let Some(newest) = interpreters.last() else {
+        bail!("no Python interpreter was found");
+    };
+    node::build()?;
+    let mut command = under(newest, newest, &python::collector()?);
+    let count = count.to_string();
+    command
+        .args(KILLED)
+        .env("SCALPEL_TEST_RECORDER", recorder()?)
+        .env("SCALPEL_TEST_NODE", node::newest_enough()?)
+        .env("SCALPEL_TEST_KILLS", &count)
+        .env("SCALPEL_TEST_MOMENTS", &count);
+    let counts = tests(&mut command)?;
+    if counts.failed > 0 || counts.skipped > 0 {
+        bail!("killed programs and collectors: {counts}");
+    }
+    Ok(())
 }
 
 /// PEP 8, by ruff.

@@ -49,8 +49,8 @@ impl Reader {
     }
 }
 
-/// Free lanes that are wanted: for each thread that has none, for as many as have begun since the last look, twice over, and
-/// for children that were forked.
+/// Free lanes that are wanted: for each thread that has none, for four times as many as have begun since the last look (the
+/// next may come late), and for children that were forked.
 fn wanted_of(held: u32, threads: u32, threads_before: u32) -> u32 {
     let begun = match threads_before {
         0 => 0,
@@ -58,7 +58,7 @@ fn wanted_of(held: u32, threads: u32, threads_before: u32) -> u32 {
     };
     threads
         .saturating_sub(held)
-        .saturating_add(begun.saturating_mul(2))
+        .saturating_add(begun.saturating_mul(4))
         .max(held / 2)
         .max(LEAST_FREE)
 }
@@ -85,7 +85,7 @@ mod tests {
     fn lanes_are_wanted_for_threads_that_have_none_and_for_as_many_as_come() {
         assert_eq!(wanted_of(1, 1, 0), LEAST_FREE);
         assert_eq!(wanted_of(100, 100, 100), 50);
-        assert_eq!(wanted_of(4, 300, 1), 296 + 2 * 299);
+        assert_eq!(wanted_of(4, 300, 1), 296 + 4 * 299);
         assert_eq!(
             wanted_of(300, 0, 300),
             150,

@@ -139,3 +139,85 @@ impl Segment {
         self.memory.set_u32(header::GENERATION, generation);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scalpel_common::segment::clock;
+
+    const SETTINGS: Settings = Settings {
+        clock: clock::MONOTONIC,
+        modes: 1,
+        recording: [3; 16],
+    };
+
+    /// A segment that somebody has used, and then one that goes on with it after `harm`.
+    fn adopted(budget: u64, harm: impl FnOnce(&Segment)) -> Result<Segment, String> {
+        let mut made = Segment::create(SETTINGS, &Arc::new(Budget::new(16 << 20))).unwrap();
+        made.open_lane(super::super::LaneSize::Small).unwrap();
+        made.memory.set_u32(header::LAST_FUNCTION, 2);
+        made.switch_off(&[1, 2]);
+        harm(&made);
+        let told = Told::of(&made.memory)?;
+        let next = Settings {
+            recording: [9; 16],
+            ..SETTINGS
+        };
+        let memory = Arc::clone(&made.memory);
+        Segment::adopt(memory, &told, next, &Arc::new(Budget::new(budget)))
+    }
+
+    #[test]
+    fn who_goes_on_with_a_segment_knows_its_lanes_and_switches_all_on() {
+        let mut segment = adopted(16 << 20, |_| {}).unwrap();
+        assert_eq!(segment.lanes_open(), 5);
+        let last = segment.lane_memory(4).unwrap();
+        segment.open_lane(super::super::LaneSize::Small).unwrap();
+        assert!(segment.lane_memory(5).unwrap().at >= last.at + last.slots * 64);
+        let off = |local| {
+            segment
+                .memory
+                .u32(segment.layout.function(local) + function::OFF)
+        };
+        assert_eq!((off(1), off(2)), (0, 0));
+        assert_eq!(
+            segment.memory.bytes(header::RECORDING, 16).unwrap(),
+            [9; 16]
+        );
+        assert_eq!(segment.memory.u32(header::GENERATION), 2);
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_refused_and_so_is_more_than_the_budget() {
+        let refused = |harm: &dyn Fn(&Segment)| adopted(16 << 20, harm).unwrap_err();
+        for (at, value) in [
+            (0, 0),
+            (8, 99),
+            (32, 4096),
+            (40, 1),
+            (40, u64::MAX),
+            (48, u64::MAX),
+            (56, 0),
+            (64, u64::MAX - 4095),
+            (72, 1 << 60),
+            (80, 1 << 40),
+            (88, u64::MAX),
+        ] {
+            let why = refused(&|made| made.memory.set_u64(at, value));
+            assert!(why.starts_with("it"), "{at}: {why}");
+        }
+        let lane = |field, value| {
+            refused(&|made: &Segment| made.memory.set_u64(made.layout.lane(2) + field, value))
+        };
+        for value in [0, 1, u64::MAX, 1 << 40] {
+            assert!(lane(lane::MEMORY_AT, value).contains("lane 2"));
+        }
+        for slots in [0, 100, 127, 1 << 21, u64::from(u32::MAX)] {
+            assert!(lane(lane::SLOTS, slots).contains("lane 2"), "{slots}");
+        }
+        let many = refused(&|made| made.memory.set_u32(header::LANES_OPEN, u32::MAX));
+        assert!(many.contains("lanes"), "{many}");
+        let much = adopted(1 << 20, |_| {}).unwrap_err();
+        assert!(much.contains("--probe-memory"), "{much}");
+    }
+}
