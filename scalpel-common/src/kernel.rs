@@ -62,6 +62,8 @@ pub mod programs {
     pub const PROCESS_EXIT: &str = "process_exit";
     /// Perf-event program: one record with user and kernel stack.
     pub const SAMPLE: &str = "sample";
+    /// Iterator over tasks: a [`ThreadRegisters`](super::ThreadRegisters) for each thread of one process.
+    pub const THREAD_REGISTERS: &str = "thread_registers";
 }
 
 /// Maps that more than one side names.
@@ -145,6 +147,9 @@ pub const KERNEL_FIELDS: &[KernelField] = &[
     field("TASK_EXIT_CODE", "task_struct", &["exit_code"]),
     field("TASK_SIGNAL", "task_struct", &["signal"]),
     field("TASK_COMM", "task_struct", &["comm"]),
+    field("TASK_STATE", "task_struct", &["__state"]),
+    field("TASK_NVCSW", "task_struct", &["nvcsw"]),
+    field("TASK_NIVCSW", "task_struct", &["nivcsw"]),
     field("SIGNAL_LIVE", "signal_struct", &["live", "counter"]),
     field("MM_START_STACK", "mm_struct", &["start_stack"]),
     field("MM_XOL_AREA", "mm_struct", &["uprobes_state", "xol_area"]),
@@ -162,6 +167,31 @@ pub const KERNEL_FIELDS: &[KernelField] = &[
 /// Global (u64) that is 1 where the tracepoint `sched_process_exit` tells whether the last thread of its process ended
 /// (its third argument in BTF, kernel 6.16), 0 where the programs must look at `signal->live`.
 pub const EXIT_TELLS_LAST: &str = "EXIT_TELLS_LAST";
+
+/// Global (u64): the process, by its id in the initial pid namespace, whose threads
+/// [`THREAD_REGISTERS`](programs::THREAD_REGISTERS) tells.
+pub const LISTED_PROCESS: &str = "LISTED_PROCESS";
+
+/// Where one thread will go on in user mode, as the kernel keeps it while the thread is in the kernel. What the iterator
+/// [`THREAD_REGISTERS`](programs::THREAD_REGISTERS) writes, one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C, align(8))]
+pub struct ThreadRegisters {
+    /// Thread id in the initial pid namespace.
+    pub tid: u32,
+    /// `task_struct::__state`: 0 = running or runnable, and then the registers may be those of an earlier entry.
+    pub state: u32,
+    /// Instruction pointer.
+    pub ip: u64,
+    /// Stack pointer.
+    pub sp: u64,
+    /// `rbp`.
+    pub bp: u64,
+    /// `orig_rax`: number of the system call it is in; -1 = an interrupt or exception.
+    pub syscall: i64,
+    /// How often it left the processor so far: the same twice, and it has not run in between.
+    pub switches: u64,
+}
 
 /// Size of the window below a thread's stack top in which the stack guard lets a return be probed, in bytes.
 pub const STACK_WINDOW: u64 = 8 << 20;

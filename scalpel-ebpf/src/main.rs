@@ -24,6 +24,7 @@ mod fields;
 mod guard;
 mod maps;
 mod process;
+mod registers;
 mod sample;
 mod sched;
 mod thread;
@@ -108,6 +109,14 @@ fn process_exit(ctx: BtfTracePointContext) -> i32 {
 #[perf_event]
 fn sample(ctx: PerfEventContext) -> u32 {
     sample::take(ctx.ctx);
+    0
+}
+
+/// Run when the collector reads the iterator's file, once a task; aya-ebpf has no macro for it.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task")]
+fn thread_registers(ctx: *const registers::IteratedTask) -> i32 {
+    registers::tell(ctx);
     0
 }
 

@@ -4,6 +4,7 @@
 
 mod call;
 mod count;
+mod dump;
 mod exits;
 mod lifecycle;
 mod loss;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     stream::add(&mut suite);
     probe::add(&mut suite);
     lifecycle::add(&mut suite);
+    dump::add(&mut suite);
     scope::add(&mut suite);
     scope_harm::add(&mut suite);
     suite.run()

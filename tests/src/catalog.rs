@@ -74,6 +74,10 @@ pub const THREADS: Fixture = Fixture::c("threads", &["threads.c"]);
 pub const TIMES: Fixture = Fixture::c("times", &["times.c"]);
 /// CPU time split three to one.
 pub const SPLIT: Fixture = Fixture::c("split", &["split.c"]);
+/// Threads whose places are known, without frame pointers.
+pub const STACKS: Fixture = Fixture::c("stacks", &["stacks.c"]).flags(&["-fomit-frame-pointer"]);
+/// The same with frame pointers.
+pub const STACKS_FRAME_POINTER: Fixture = Fixture::c("stacks-frame-pointer", &["stacks.c"]);
 /// C++ exceptions.
 pub const THROWS: Fixture = Fixture::cpp("throws", &["throws.cpp"]);
 /// C++ that walks its own stack.

@@ -4,6 +4,7 @@
 
 mod build;
 mod doctor;
+mod dump;
 mod export;
 mod genome;
 mod glue;
@@ -22,6 +23,7 @@ use crate::output::When;
 
 pub use build::BuildArgs;
 pub use doctor::DoctorArgs;
+pub use dump::DumpArgs;
 pub use export::{ExportArgs, FormatArg, WeightArg};
 pub use genome::{GenomeArgs, GenomeCommand};
 pub use glue::{CompletionsArgs, ManArgs, completion_script, write_manual};
@@ -156,6 +158,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Show the exact instructions of calls in a process, or of a recorded trace.
     Scope(Box<ScopeArgs>),
+    /// Show the stacks of all threads of a process as they are now, without stopping it.
+    Dump(DumpArgs),
     /// Show what never ran, and apart from it what could not be seen.
     Cover(CoverArgs),
     /// Find what exists, and lay what ran over it.
@@ -210,6 +214,7 @@ mod tests {
             "export",
             "replay",
             "scope",
+            "dump",
             "cover",
             "genome",
             "list",

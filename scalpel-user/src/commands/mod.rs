@@ -1,6 +1,7 @@
 //! One file a command: carries a plan out and says how it went.
 
 mod doctor;
+mod dump;
 mod export;
 mod genome;
 mod glue;
@@ -25,6 +26,7 @@ pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
         Plan::Man(dir) => glue::man(&dir),
         Plan::Record(plan) => record::run(*plan, output),
         Plan::Scope(plan) => scope::run(&plan, output),
+        Plan::Dump(plan) => dump::run(plan, output),
         Plan::Overlay(plan) => genome::run(&plan, output),
         Plan::Build(plan) => genome::build::run(&plan, output),
         Plan::Guardian => crate::scope::be_the_guardian(),

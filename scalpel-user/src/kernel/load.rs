@@ -347,7 +347,7 @@ pub(super) fn refused_map(
     }
 }
 
-fn refused_maps(error: aya::EbpfError) -> KernelError {
+pub(super) fn refused_maps(error: aya::EbpfError) -> KernelError {
     let needed = [Capability::CAP_BPF, Capability::CAP_PERFMON];
     KernelError::Maps {
         hint: Hint::for_error(&error, &needed),

@@ -23,6 +23,7 @@ mod losses;
 mod marks;
 pub mod object;
 pub mod process;
+pub mod registers;
 pub mod ring;
 pub mod sample;
 mod sched;

@@ -41,6 +41,8 @@ pub enum Plan {
     Replay(ReplayPlan),
     /// Show the instructions of calls or of a trace.
     Scope(ScopePlan),
+    /// Show the stacks of a process.
+    Dump(DumpPlan),
     /// Lay what ran over what exists, and compare.
     Overlay(OverlayPlan),
     /// Find what exists.
@@ -103,6 +105,19 @@ pub struct ReportPlan {
     pub html: Option<PathBuf>,
     /// Single calls in it.
     pub calls: CallsPart,
+}
+
+/// `dump`, decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DumpPlan {
+    /// Process.
+    pub pid: Pid,
+    /// Only this thread.
+    pub tid: Option<Tid>,
+    /// Equal stacks once.
+    pub merge: bool,
+    /// As JSON.
+    pub json: bool,
 }
 
 /// `genome build`, decided.
@@ -207,6 +222,12 @@ pub fn plan(cli: Cli) -> Result<(Plan, Voice), PlanError> {
         Command::Export(args) => Plan::Export(Box::new(export::plan(args)?)),
         Command::Replay(args) => Plan::Replay(replay(args)?),
         Command::Scope(args) => Plan::Scope(scope::plan(*args)?),
+        Command::Dump(args) => Plan::Dump(DumpPlan {
+            pid: Pid(args.pid),
+            tid: args.tid.map(Tid),
+            merge: args.merge,
+            json: args.json,
+        }),
         Command::Cover(args) => Plan::Overlay(OverlayPlan::Cover(overlay::lay(args.overlay))),
         Command::Genome(args) => genome(args.command)?,
         Command::Guardian => Plan::Guardian,

@@ -42,6 +42,7 @@ use crate::target::ChildExit;
 
 pub(crate) use installed::installed;
 use live::{Live, Start};
+pub(crate) use names::Names;
 use outputs::Outputs;
 use probes::{Limits, Probes};
 pub(crate) use stop::Stopper;

@@ -20,7 +20,7 @@ use crate::target::{self, MappedImage, Process};
 const EXEC_WINDOW_NS: u64 = 1_000_000_000;
 
 /// Mappings and files.
-pub(super) struct Names {
+pub(crate) struct Names {
     symbolizer: Symbolizer,
     held: FxHashMap<PathBuf, Arc<File>>,
     seen: FxHashSet<(Pid, String)>,
@@ -30,7 +30,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Nothing mapped yet.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             symbolizer: Symbolizer::new(Box::new(ImageReader)),
             held: FxHashMap::default(),
@@ -41,7 +41,7 @@ impl Names {
     }
 
     /// Takes over what a process has mapped now, and says it as controls.
-    pub(super) fn describe(&mut self, process: &Process, time: MonoTime) -> Vec<Control> {
+    pub(crate) fn describe(&mut self, process: &Process, time: MonoTime) -> Vec<Control> {
         let pid = process.pid();
         if let Some(&inner) = process.status().unwrap_or_default().namespace_pids.last() {
             self.inner_pids.insert(pid, Pid(inner));
@@ -177,7 +177,7 @@ impl Names {
     }
 
     /// Source file and line of a probed function, if debug information tells.
-    pub(super) fn line(&mut self, info: &FunctionInfo) -> Option<(String, Option<u32>)> {
+    pub(crate) fn line(&mut self, info: &FunctionInfo) -> Option<(String, Option<u32>)> {
         let path = match self.held.get(Path::new(&info.path)) {
             Some(file) => PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())),
             None => PathBuf::from(&info.path),
@@ -186,7 +186,7 @@ impl Names {
     }
 
     /// Names addresses of one process.
-    pub(super) fn resolve(&mut self, pid: Pid, addresses: &[u64]) -> Vec<Named> {
+    pub(crate) fn resolve(&mut self, pid: Pid, addresses: &[u64]) -> Vec<Named> {
         self.symbolizer.resolve(pid, addresses)
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::event::Pid;
+use crate::event::{Pid, Tid};
 
 /// A process cannot be watched or looked at.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,16 @@ pub enum TargetError {
         tid: Pid,
         /// Its process.
         pid: Pid,
+    },
+    /// It has no such thread.
+    #[error(
+        "process {pid} has no thread {tid}; `scalpel-ebpf dump --pid {pid}` shows those that it has"
+    )]
+    NoSuchThread {
+        /// Process.
+        pid: Pid,
+        /// As asked for.
+        tid: Tid,
     },
     /// It ended, and its parent has not asked for its status yet.
     #[error(

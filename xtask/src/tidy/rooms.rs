@@ -19,6 +19,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     // The held child of `record -- CMD` needs unsafe code, which lives in `kernel/spawn.rs`.
     ("target", &["kernel"]),
     ("symbol", &[]),
+    ("unwind", &[]),
     ("probe", &["target"]),
     ("decode", &[]),
     ("order", &[]),
@@ -44,6 +45,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("exit", &["*"]),
     ("record", &["*"]),
     ("scope", &["*"]),
+    ("stacks", &["*"]),
     ("session", &["*"]),
     ("lib", &["*"]),
     ("main", &["*"]),
