@@ -15,7 +15,7 @@ pub(crate) fn add(suite: &mut Suite) {
     tests!(suite, "dump":
         each_thread_stands_where_it_is_known_to_stand,
         with_frame_pointers_it_is_the_same,
-        no_system_call_ends_early_in_a_hundred_dumps,
+        no_system_call_ends_early_in_thirty_dumps,
         one_thread_can_be_asked_for,
         equal_stacks_are_merged_on_request,
         a_thread_or_process_that_is_not_there_is_refused,
@@ -158,9 +158,9 @@ fn with_frame_pointers_it_is_the_same() -> Outcome {
     stands(&STACKS_FRAME_POINTER)
 }
 
-fn no_system_call_ends_early_in_a_hundred_dumps() -> Outcome {
+fn no_system_call_ends_early_in_thirty_dumps() -> Outcome {
     let standing = Standing::start(&STACKS)?;
-    for _ in 0..100 {
+    for _ in 0..30 {
         let dump = standing.dump()?;
         ensure!(
             dump.threads.iter().all(|thread| thread.complete),
