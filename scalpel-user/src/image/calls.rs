@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::dynamic::Slot;
 use super::functions::ImageFunction;
+use super::names::Part;
 use super::{Image, plt};
 
 /// Who is called.
@@ -64,6 +65,42 @@ impl<'d> Image<'d> {
             finder.function(caller, function);
         }
         finder.found
+    }
+}
+
+impl Image<'_> {
+    /// Of each part without a name that was moved away from its function, the function: the only one with a jump into
+    /// it. By index of the part.
+    pub fn parts(&self) -> FxHashMap<usize, usize> {
+        let functions = self.functions();
+        let is_part = |index: &usize| {
+            let part = functions.get(*index);
+            part.is_some_and(|it| it.part == Part::Cold && it.raw_name.is_empty())
+        };
+        let mut owners: FxHashMap<usize, Option<usize>> = FxHashMap::default();
+        if !(0..functions.len()).any(|index| is_part(&index)) {
+            return FxHashMap::default();
+        }
+        for (caller, function) in functions.iter().enumerate() {
+            let code = self.code(function);
+            for it in Decoder::with_ip(64, code, function.vaddr, DecoderOptions::NONE) {
+                let jumps = matches!(
+                    it.flow_control(),
+                    FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch
+                ) && it.op0_kind() == OpKind::NearBranch64;
+                let part = jumps.then(|| self.function_at(it.near_branch_target()));
+                if let Some(part) = part.flatten().filter(|&part| part != caller)
+                    && is_part(&part)
+                {
+                    let owner = owners.entry(part).or_insert(Some(caller));
+                    *owner = owner.filter(|owner| *owner == caller);
+                }
+            }
+        }
+        let known = owners.into_iter();
+        known
+            .filter_map(|(part, owner)| Some((part, owner?)))
+            .collect()
     }
 }
 

@@ -25,31 +25,78 @@ impl DebugFiles for NoDebugFiles {
     }
 }
 
+/// A file that was found: where, and what is in it.
+pub struct DebugFile {
+    /// Its path.
+    pub path: String,
+    /// Its content.
+    pub bytes: Box<dyn AsRef<[u8]>>,
+}
+
+/// What debug information of an executable lies in other files, for readers that need more than its symbols.
+pub struct Separate {
+    /// The separate debug file.
+    pub own: Option<DebugFile>,
+    /// What the debug information, its own or the separate one, shares with that of other executables.
+    pub shared: Option<DebugFile>,
+}
+
+/// Finds the files that hold what is missing in the executable at `path`.
+pub fn separate(data: &[u8], path: &str, files: &dyn DebugFiles) -> Separate {
+    let elf = ElfFile::parse(data).ok();
+    let own = elf
+        .as_ref()
+        .filter(|elf| elf.section(".debug_info").is_none())
+        .and_then(|elf| find(elf, path, files));
+    let from = match &own {
+        Some(file) => ElfFile::parse((*file.bytes).as_ref()).ok(),
+        None => elf,
+    };
+    let path = own.as_ref().map_or(path, |file| &file.path);
+    let shared = from.and_then(|elf| shared(&elf, path, files));
+    Separate { own, shared }
+}
+
+/// `.gnu_debugaltlink`: a path, from the file's own folder, and the build-id of what must lie there.
+fn shared(elf: &ElfFile<'_>, path: &str, files: &dyn DebugFiles) -> Option<DebugFile> {
+    let (_, bytes) = elf.section(".gnu_debugaltlink")?;
+    let end = bytes.iter().position(|&byte| byte == 0)?;
+    let name = str::from_utf8(bytes.get(..end)?).ok()?;
+    let id = bytes.get(end + 1..).filter(|id| !id.is_empty())?;
+    let folder = Path::new(path).parent()?;
+    let beside = folder.join(name).to_str()?.to_owned();
+    let candidates = [Some(beside), path_of_build_id(id)];
+    candidates.into_iter().flatten().find_map(|path| {
+        let bytes = files.open(&path)?;
+        has_build_id(&*bytes, id).then_some(DebugFile { path, bytes })
+    })
+}
+
 /// The separate debug file of an image at `path`: by build-id, else by debug link with its CRC checked.
-pub(super) fn find(
-    elf: &ElfFile<'_>,
-    path: &str,
-    files: &dyn DebugFiles,
-) -> Option<Box<dyn AsRef<[u8]>>> {
+pub(super) fn find(elf: &ElfFile<'_>, path: &str, files: &dyn DebugFiles) -> Option<DebugFile> {
     by_build_id(elf, files).or_else(|| by_debug_link(elf, path, files))
 }
 
-fn by_build_id(elf: &ElfFile<'_>, files: &dyn DebugFiles) -> Option<Box<dyn AsRef<[u8]>>> {
+fn by_build_id(elf: &ElfFile<'_>, files: &dyn DebugFiles) -> Option<DebugFile> {
     let id = elf.build_id()?;
-    let (first, rest) = id.split_first()?;
-    let bytes = files.open(&format!(
-        "/usr/lib/debug/.build-id/{first:02x}/{}.debug",
-        hex(rest)
-    ))?;
-    let same = ElfFile::parse((*bytes).as_ref()).is_ok_and(|debug| debug.build_id() == Some(id));
-    same.then_some(bytes)
+    let path = path_of_build_id(id)?;
+    let bytes = files.open(&path)?;
+    has_build_id(&*bytes, id).then_some(DebugFile { path, bytes })
 }
 
-fn by_debug_link(
-    elf: &ElfFile<'_>,
-    path: &str,
-    files: &dyn DebugFiles,
-) -> Option<Box<dyn AsRef<[u8]>>> {
+fn path_of_build_id(id: &[u8]) -> Option<String> {
+    let (first, rest) = id.split_first()?;
+    Some(format!(
+        "/usr/lib/debug/.build-id/{first:02x}/{}.debug",
+        hex(rest)
+    ))
+}
+
+fn has_build_id(bytes: &dyn AsRef<[u8]>, id: &[u8]) -> bool {
+    ElfFile::parse(bytes.as_ref()).is_ok_and(|debug| debug.build_id() == Some(id))
+}
+
+fn by_debug_link(elf: &ElfFile<'_>, path: &str, files: &dyn DebugFiles) -> Option<DebugFile> {
     let (name, crc) = elf.debug_link()?;
     if name.contains('/') {
         return None;
@@ -60,10 +107,13 @@ fn by_debug_link(
         format!("{folder}/.debug/{name}"),
         format!("/usr/lib/debug{folder}/{name}"),
     ]
-    .iter()
+    .into_iter()
     .filter(|candidate| *candidate != path)
-    .filter_map(|candidate| files.open(candidate))
-    .find(|bytes| crc32fast::hash((**bytes).as_ref()) == crc)
+    .find_map(|path| {
+        let bytes = files.open(&path)?;
+        let same = crc32fast::hash((*bytes).as_ref()) == crc;
+        same.then_some(DebugFile { path, bytes })
+    })
 }
 
 /// The symbol table that distributions keep in `.gnu_debugdata`, unpacked.

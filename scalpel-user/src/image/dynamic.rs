@@ -75,6 +75,17 @@ impl<'d> Dynamic<'d> {
             })
     }
 
+    /// Words that hold an address of this image once it is loaded, with that address.
+    pub(super) fn relative(&self, elf: &ElfFile<'d>) -> Vec<(u64, u64)> {
+        let tags = Tags::read(elf);
+        let relative = relocations(elf, (tags.rela, tags.rela_size))
+            .iter()
+            .filter(|it| elf::RelocationType(it.r_info.get(LE) as u32) == elf::R_X86_64_RELATIVE);
+        relative
+            .map(|it| (it.r_offset.get(LE), it.r_addend.get(LE).cast_unsigned()))
+            .collect()
+    }
+
     fn name(&self, symbol: &elf::Sym64<LE>) -> Option<&'d str> {
         str::from_utf8(symbol.name(LE, self.strings).ok()?).ok()
     }

@@ -6,7 +6,7 @@
 use object::elf;
 use object::endian::LittleEndian as LE;
 use object::read::elf::{
-    FileHeader as _, NoteIterator, ProgramHeader as _, SectionHeader as _, SectionTable,
+    FileHeader as _, Note, NoteIterator, ProgramHeader as _, SectionHeader as _, SectionTable,
 };
 
 use super::ImageError;
@@ -207,6 +207,20 @@ impl<'d> ElfFile<'d> {
         in_segments.chain(in_sections).find_map(build_id_note)
     }
 
+    /// What Go's linker calls the build, which it writes whether or not there is a build-id.
+    pub(super) fn go_build_id(&self) -> Option<&'d [u8]> {
+        const GO: &[u8] = b"Go";
+        const BUILD_ID: elf::NoteType = elf::NoteType(4);
+        let notes = self
+            .programs
+            .iter()
+            .filter_map(|p| p.notes(LE, self.data).ok().flatten());
+        notes.flat_map(all_notes).find_map(|note| {
+            let is_it = note.name() == GO && note.n_type(LE) == BUILD_ID;
+            is_it.then_some(note.desc()).filter(|id| !id.is_empty())
+        })
+    }
+
     /// File name and CRC-32 in `.gnu_debuglink`.
     pub(super) fn debug_link(&self) -> Option<(&'d str, u32)> {
         let (_, bytes) = self.section(".gnu_debuglink")?;
@@ -248,6 +262,10 @@ fn segment(program: &elf::ProgramHeader64<LE>, file_len: u64) -> Option<Segment>
         executable: flags & elf::PF_X.0 != 0,
         writable: flags & elf::PF_W.0 != 0,
     })
+}
+
+fn all_notes<'d>(mut notes: NoteIterator<'d, Header>) -> impl Iterator<Item = Note<'d, Header>> {
+    std::iter::from_fn(move || notes.next().ok().flatten())
 }
 
 fn build_id_note<'d>(mut notes: NoteIterator<'d, Header>) -> Option<&'d [u8]> {

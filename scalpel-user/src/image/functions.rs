@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::dynamic::Dynamic;
 use super::elf::{ElfFile, Segment};
+use super::go::Declared;
 use super::names::{self, Part};
 use super::plt;
 use super::symbols::{RawSymbol, SymbolType};
@@ -25,6 +26,8 @@ pub enum NameOrigin {
     Dynsym,
     /// `.symtab` inside `.gnu_debugdata`.
     MiniDebugInfo,
+    /// Go's own table of functions.
+    GoTable,
     /// Nowhere: the start is known from `.eh_frame`.
     EhFrame,
 }
@@ -52,6 +55,8 @@ pub struct ImageFunction {
     pub is_resolver: bool,
     /// Where the name was found.
     pub origin: NameOrigin,
+    /// Where it stands in its source, if a table of the image other than debug information tells.
+    pub declared: Option<Declared>,
     /// Why it has no name, if it has none.
     pub unknown: Option<UnknownReason>,
     module: Box<str>,
@@ -148,6 +153,7 @@ fn named(
             .iter()
             .any(|symbol| symbol.kind == SymbolType::Resolver),
         origin: first.origin,
+        declared: None,
         unknown: None,
         module: module.into(),
         name: OnceLock::new(),
@@ -199,6 +205,7 @@ fn add_unnamed(
             },
             is_resolver: false,
             origin: NameOrigin::EhFrame,
+            declared: None,
             unknown: Some(UnknownReason::Stripped),
             module: module.into(),
             name: OnceLock::new(),

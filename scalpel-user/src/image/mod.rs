@@ -14,6 +14,7 @@ mod error;
 mod exits;
 mod flow;
 mod functions;
+mod go;
 mod language;
 mod names;
 mod nothrow;
@@ -33,11 +34,12 @@ use std::fmt;
 use std::sync::OnceLock;
 
 pub use calls::{CallKind, DirectCall, Target};
-pub use debug_files::{DebugFiles, NoDebugFiles};
+pub use debug_files::{DebugFile, DebugFiles, NoDebugFiles, Separate, separate};
 pub use elf::ImageKind;
 pub use error::ImageError;
 pub use exits::{ExitPlan, ExitReason, ExitRequest, ProcessFacts};
 pub use functions::{ImageFunction, NameOrigin};
+pub use go::{Declared, InlinedCopy};
 pub use language::Personality;
 pub use names::Part;
 pub use plan::{ExitPolicy, SitePlan, is_cheap, plan_sites};
@@ -51,6 +53,7 @@ use closure::Reach;
 use dynamic::{Dynamic, Slot};
 use elf::ElfFile;
 use flow::Flow;
+use go::GoTable;
 use unwind::Unwind;
 
 /// Version of a kernel: `6.18.44` is `KernelRelease(6, 18, 44)`.
@@ -91,6 +94,7 @@ pub struct Image<'d> {
     functions: Vec<ImageFunction>,
     personalities: Vec<Personality>,
     go: bool,
+    go_table: Option<GoTable<'d>>,
     stack_walker: Option<&'static str>,
     stack_maker: Option<&'static str>,
     flow: OnceLock<(Flow, Vec<Option<Reach>>)>,
@@ -126,12 +130,16 @@ impl<'d> Image<'d> {
         }
         let dynamic = Dynamic::parse(&elf);
         let unwind = Unwind::parse(&elf);
-        let symbols = read_symbols(&elf, &dynamic, path, debug_files);
+        let mut symbols = read_symbols(&elf, &dynamic, path, debug_files);
+        let go_table = GoTable::parse(&elf, &dynamic, &symbols);
+        let go_functions = go_table.as_ref().map(|table| table.functions(&elf));
+        let go_functions = go_functions.unwrap_or_default();
+        go::add_unnamed(&go_functions, &mut symbols);
         let go = language::is_go(&elf, &symbols);
         let stack_walker = language::stack_walker(&symbols);
         let personalities = language::personalities(&elf, &dynamic, &unwind, &symbols);
         let module = path.rsplit('/').next().unwrap_or(path);
-        let functions = functions::collect(
+        let mut functions = functions::collect(
             &elf,
             &dynamic,
             symbols,
@@ -139,6 +147,7 @@ impl<'d> Image<'d> {
             module,
             language::of_file(&elf, go),
         );
+        go::declare(&go_functions, &mut functions);
         let stack_maker = language::stack_maker(&dynamic, &functions, elf.kind());
         Ok(Self {
             stack_maker,
@@ -148,6 +157,7 @@ impl<'d> Image<'d> {
             functions,
             personalities,
             go,
+            go_table,
             stack_walker,
             flow: OnceLock::new(),
         })
@@ -168,12 +178,10 @@ impl<'d> Image<'d> {
         self.elf.kind()
     }
 
-    /// Build-id as lower-case hex; empty if there is none.
+    /// Build-id, else what Go calls the build, as lower-case hex; empty if there is none.
     pub fn build_id(&self) -> String {
-        self.elf
-            .build_id()
-            .map(debug_files::hex)
-            .unwrap_or_default()
+        let id = self.elf.build_id().or_else(|| self.elf.go_build_id());
+        id.map(debug_files::hex).unwrap_or_default()
     }
 
     /// Link-time address of the program's first instruction; 0 for most libraries.
@@ -184,6 +192,15 @@ impl<'d> Image<'d> {
     /// Whether Go linked it.
     pub const fn is_go(&self) -> bool {
         self.go
+    }
+
+    /// Copies of functions inlined into others, by Go's own table: empty for what Go did not compile. Those of a
+    /// function by rising address, outer ones first.
+    pub fn go_copies(&self) -> Vec<InlinedCopy> {
+        let table = self.go_table.as_ref();
+        table
+            .map(|table| table.copies(&self.elf))
+            .unwrap_or_default()
     }
 
     /// The language runtime in it that looks up return addresses on the stack, if there is one.
@@ -258,7 +275,7 @@ fn read_symbols(
     let separate = debug_files::find(elf, path, debug_files);
     if let Some(debug) = separate
         .as_ref()
-        .and_then(|bytes| ElfFile::parse((**bytes).as_ref()).ok())
+        .and_then(|file| ElfFile::parse((*file.bytes).as_ref()).ok())
     {
         symbols::read_symtab(&debug, NameOrigin::DebugFile, &mut found);
     } else if let Some(unpacked) = debug_files::unpack_mini_debug_info(elf)

@@ -108,6 +108,19 @@ pub(super) fn read_dynsym(elf: &ElfFile<'_>, dynamic: &Dynamic<'_>, found: &mut 
     }
 }
 
+/// A function of another table than one of symbols.
+pub(super) fn known(vaddr: u64, size: u64, name: &str, origin: NameOrigin) -> RawSymbol {
+    RawSymbol {
+        vaddr,
+        size,
+        name: name.into(),
+        kind: SymbolType::Function,
+        origin,
+        old_version: None,
+        local: true,
+    }
+}
+
 fn kind_of(symbol: &elf::Sym64<LE>) -> Option<SymbolType> {
     if symbol.st_shndx(LE) == elf::SHN_UNDEF || symbol.st_shndx(LE) == elf::SHN_ABS {
         return None;

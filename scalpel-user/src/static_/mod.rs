@@ -24,8 +24,8 @@ mod tree;
 mod walk;
 mod zig;
 
-pub use native::NativeError;
-pub use tree::{Built, build};
+pub use native::{NativeError, of_image};
+pub use tree::{Built, build, of_text};
 
 #[cfg(test)]
 mod tests;

@@ -45,6 +45,31 @@ struct Read {
     reused: bool,
 }
 
+impl Read {
+    fn new(root: RootId, path: String, dialect: &'static Dialect) -> Self {
+        Self {
+            root,
+            path,
+            dialect,
+            content: [0; 32],
+            text_hash: 0,
+            bytes: 0,
+            parsed: Parsed::default(),
+            reused: false,
+        }
+    }
+}
+
+/// What one text tells that stands alone in a folder; `None` if `name` is no file of a known language.
+pub fn of_text(name: &str, text: Vec<u8>) -> Option<Catalog> {
+    let dialect = dialect::of_path(Path::new(name))?;
+    let mut catalog = Builder::new();
+    let mut read = Read::new(catalog.root("/"), name.to_owned(), dialect);
+    parse(&mut read, text);
+    let built = put_together(catalog, vec![read], &ModuleFiles::default(), &[]);
+    Some(built.ok()?.kept.catalog)
+}
+
 /// Reads all files below `roots`, and the executables. What `before` knows of an unchanged source is not parsed again.
 ///
 /// # Errors
@@ -206,14 +231,12 @@ fn read(
         .and_then(|root| file.path.strip_prefix(root).ok())
         .unwrap_or(&file.path);
     let mut read = Read {
-        root: file.root,
-        path: relative.to_string_lossy().into_owned(),
-        dialect: file.dialect,
-        content: [0; 32],
-        text_hash: 0,
         bytes: file.bytes,
-        parsed: Parsed::default(),
-        reused: false,
+        ..Read::new(
+            file.root,
+            relative.to_string_lossy().into_owned(),
+            file.dialect,
+        )
     };
     if file.bytes > MOST_BYTES {
         let detail = format!(

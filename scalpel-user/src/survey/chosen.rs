@@ -231,13 +231,14 @@ fn chosen(
 
 /// What a file says about one of its functions. How it is probed is not in it.
 pub(super) fn describe(path: &Path, build_id: &str, function: &ImageFunction) -> FunctionInfo {
+    let declared = function.declared.as_ref();
     FunctionInfo {
         name: function.name().to_owned(),
         raw_name: function.raw_name.clone(),
         module: file_name(path),
         path: path.to_string_lossy().into_owned(),
-        file: None,
-        line: None,
+        file: declared.map(|declared| declared.file.to_string()),
+        line: declared.map(|declared| declared.line),
         language: function.language,
         build_id: build_id.to_owned(),
         file_offset: function.file_offset,

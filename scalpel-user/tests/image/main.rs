@@ -7,9 +7,11 @@
     reason = "a test fails by panicking, and says what it skipped"
 )]
 
+mod again;
 mod build;
 mod damage;
 mod exists;
 mod exits;
 mod files;
+mod go;
 mod sites;

@@ -2,6 +2,7 @@
 //! that its instructions spell out.
 
 mod dwarf;
+mod pieces;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,12 +14,13 @@ use thiserror::Error;
 
 use self::dwarf::Debug;
 use crate::catalog::{
-    Builder, DefId, Definition, Edge, File, FileId, Flags, FoundBy, Gap, GapKind, How, Kind,
-    Native, Piece, PieceKind, Span,
+    Builder, Catalog, DefId, Definition, Edge, File, FileId, Flags, FoundBy, Gap, GapKind, How,
+    Kind, Native, Span,
 };
 use crate::function::Language;
 use crate::image::{
-    CallKind, Image, ImageError, ImageFunction, NameOrigin, NoDebugFiles, Part, Target,
+    CallKind, DebugFiles, Image, ImageError, ImageFunction, NameOrigin, NoDebugFiles, Target,
+    separate,
 };
 
 /// Why an executable cannot be read.
@@ -51,16 +53,31 @@ pub(super) fn add(path: &Path, catalog: &mut Builder) -> Result<(), NativeError>
         source,
     })?;
     let shown = path.to_string_lossy();
-    let image =
-        Image::parse(&bytes, &shown, &NoDebugFiles).map_err(|source| NativeError::Image {
-            path: path.to_owned(),
-            source,
-        })?;
+    add_bytes(&bytes, &shown, &OnDisk, catalog).map_err(|source| NativeError::Image {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// What an executable tells that is not on this machine: without debug files of its own.
+pub fn of_image(bytes: &[u8]) -> Result<Catalog, ImageError> {
+    let mut catalog = Builder::new();
+    add_bytes(bytes, "image", &NoDebugFiles, &mut catalog)?;
+    Ok(catalog.finish())
+}
+
+fn add_bytes(
+    bytes: &[u8],
+    path: &str,
+    files: &dyn DebugFiles,
+    catalog: &mut Builder,
+) -> Result<(), ImageError> {
+    let image = Image::parse(bytes, path, files)?;
     let file = catalog.file(File {
         root: None,
-        path: shown.into_owned(),
+        path: path.to_owned(),
         language: Language::Native,
-        content: Sha256::digest(&bytes).into(),
+        content: Sha256::digest(bytes).into(),
         text_hash: 0,
         build_id: image.build_id(),
         bytes: bytes.len() as u64,
@@ -68,7 +85,7 @@ pub(super) fn add(path: &Path, catalog: &mut Builder) -> Result<(), NativeError>
         calls: 0,
         resolved: 0,
     });
-    let debug = Debug::read(&bytes);
+    let debug = debug(bytes, path, files, &image);
     gaps(catalog, file, &image, &debug);
     let mut adding = Adding {
         catalog,
@@ -81,8 +98,30 @@ pub(super) fn add(path: &Path, catalog: &mut Builder) -> Result<(), NativeError>
     };
     adding.functions(&debug);
     adding.inlined(&debug);
-    adding.calls(&vtables(&bytes));
+    adding.calls(&vtables(bytes));
     Ok(())
+}
+
+/// Separate debug files where this machine has them.
+struct OnDisk;
+
+impl DebugFiles for OnDisk {
+    fn open(&self, path: &str) -> Option<Box<dyn AsRef<[u8]>>> {
+        Some(Box::new(fs::read(path).ok()?))
+    }
+}
+
+/// Debug information of the executable or its separate file; without any, what Go's table tells.
+fn debug(bytes: &[u8], path: &str, files: &dyn DebugFiles, image: &Image<'_>) -> Debug {
+    let separate = separate(bytes, path, files);
+    let own = separate.own.as_ref();
+    let own = own.map_or(bytes, |file| (*file.bytes).as_ref());
+    let shared = separate.shared.as_ref();
+    let debug = Debug::read(own, shared.map(|file| (*file.bytes).as_ref()));
+    match debug.is_empty() && debug.fault.is_none() {
+        true => Debug::of_go(image),
+        false => debug,
+    }
 }
 
 fn gaps(catalog: &mut Builder, file: FileId, image: &Image<'_>, debug: &Debug) {
@@ -95,14 +134,19 @@ fn gaps(catalog: &mut Builder, file: FileId, image: &Image<'_>, debug: &Debug) {
             detail: detail.to_owned(),
         });
     };
-    let is_full = |function: &ImageFunction| function.origin == NameOrigin::Symtab;
+    let is_full = |function: &ImageFunction| {
+        matches!(
+            function.origin,
+            NameOrigin::Symtab | NameOrigin::DebugFile | NameOrigin::GoTable
+        )
+    };
     if !image.functions().iter().any(is_full) {
         gap(
             GapKind::NoSymbols,
             "functions are known by unwind table and exports only",
         );
     }
-    if debug.functions.is_empty() && debug.inlined.is_empty() {
+    if debug.is_empty() {
         gap(
             GapKind::NoDebugInfo,
             "lines and inlined functions are not known",
@@ -143,47 +187,12 @@ struct Adding<'a, 'd> {
 }
 
 impl Adding<'_, '_> {
-    fn functions(&mut self, debug: &Debug) {
-        let mut by_name: FxHashMap<&str, DefId> = FxHashMap::default();
-        let image = self.image;
-        for function in image.functions() {
-            if function.part == Part::Cold && !function.raw_name.is_empty() {
-                self.by_index.push(None);
-                continue;
-            }
-            let id = self.function(function, debug);
-            by_name.insert(&function.raw_name, id);
-            self.by_address.insert(function.vaddr, id);
-            self.by_index.push(Some(id));
-        }
-        for (index, function) in image.functions().iter().enumerate() {
-            if self.by_index.get(index) != Some(&None) {
-                continue;
-            }
-            let whole = function
-                .raw_name
-                .split(".cold")
-                .next()
-                .and_then(|name| by_name.get(name).copied());
-            let id = match whole {
-                Some(whole) => {
-                    self.piece(whole, function);
-                    whole
-                }
-                // Its function has another name, or none.
-                None => self.function(function, debug),
-            };
-            if let Some(slot) = self.by_index.get_mut(index) {
-                *slot = Some(id);
-            }
-        }
-    }
-
     fn function(&mut self, function: &ImageFunction, debug: &Debug) -> DefId {
         let told = debug.functions.get(&function.vaddr);
         let found_by = match function.origin {
             NameOrigin::EhFrame if told.is_some() => FoundBy::Dwarf,
             NameOrigin::EhFrame => FoundBy::Unwind,
+            NameOrigin::GoTable => FoundBy::Pclntab,
             _ => FoundBy::Symbols,
         };
         self.definition(
@@ -194,7 +203,7 @@ impl Adding<'_, '_> {
                 address: function.vaddr,
                 file_offset: function.file_offset,
                 size: function.size,
-                source: told.and_then(|told| told.source.clone()),
+                source: told.and_then(|told| told.source.as_deref().map(str::to_owned)),
                 line: told.and_then(|told| told.line),
                 found_by,
             },
@@ -217,59 +226,6 @@ impl Adding<'_, '_> {
             span: Span::default(),
             native: Some(native),
         })
-    }
-
-    fn piece(&mut self, whole: DefId, function: &ImageFunction) {
-        self.catalog.piece(Piece {
-            of: whole,
-            kind: PieceKind::Cold,
-            address: function.vaddr,
-            file_offset: function.file_offset,
-            size: function.size,
-            host: None,
-        });
-    }
-
-    fn inlined(&mut self, debug: &Debug) {
-        for copy in &debug.inlined {
-            let of = match copy
-                .address
-                .and_then(|address| self.by_address.get(&address))
-            {
-                Some(&own) => own,
-                None => self.only_inlined(&copy.name, copy.source.clone(), copy.line),
-            };
-            let host = self
-                .image
-                .function_at(copy.start)
-                .and_then(|at| self.by_index.get(at).copied().flatten());
-            let file_offset = self.image.file_offset(copy.start).unwrap_or_default();
-            self.catalog.piece(Piece {
-                of,
-                kind: PieceKind::Inlined,
-                address: copy.start,
-                file_offset,
-                size: copy.end.saturating_sub(copy.start),
-                host,
-            });
-        }
-    }
-
-    fn only_inlined(&mut self, name: &str, source: Option<String>, line: Option<u32>) -> DefId {
-        if let Some(&known) = self.inlined.get(name) {
-            return known;
-        }
-        let (shown, _) = crate::image::display_name(name);
-        let native = Native {
-            raw_name: name.to_owned(),
-            source,
-            line,
-            found_by: FoundBy::Dwarf,
-            ..Native::default()
-        };
-        let id = self.definition(&shown, Kind::Native, native);
-        self.inlined.insert(name.to_owned(), id);
-        id
     }
 
     fn calls(&mut self, vtables: &[(u64, u64)]) {
