@@ -29,7 +29,8 @@ pub use genome::{GenomeArgs, GenomeCommand};
 pub use glue::{CompletionsArgs, ManArgs, completion_script, write_manual};
 pub use list::{ListArgs, ListKind};
 pub use overlay::{
-    CheckArgs, CoverArgs, DiffArgs, MatchArgs, MergeArgs, OverlayArgs, QueryArgs, ShowArgs,
+    CheckArgs, CoverArgs, CoverFormatArg, DiffArgs, MatchArgs, MergeArgs, OverlayArgs, QueryArgs,
+    ShowArgs,
 };
 pub use record::{AttachArg, ExitsArg, ModeArg, NodeCoverageArg, ProbeModeArg, RecordArgs};
 pub use replay::ReplayArgs;

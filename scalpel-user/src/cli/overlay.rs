@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// What ran and what exists.
 #[derive(Args, Clone, Debug)]
@@ -36,13 +36,37 @@ pub struct ShowArgs {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  scalpel-ebpf cover run.genome shop.genome    functions that never ran, by file
+  scalpel-ebpf cover run.genome shop.genome               functions that never ran, by file
+  scalpel-ebpf cover run.genome shop.genome -o cover.html the same as a page
+  scalpel-ebpf cover run.genome shop.genome -o cover.info for genhtml
 
-What a probe could not see is listed apart, and is never said not to have run.")]
+What a probe could not see is listed apart, and is never said not to have run: LCOV and Cobertura, which have no word
+for it, leave it out and say how much that is. Without --format, the name of the output decides.")]
 pub struct CoverArgs {
     /// What to lay over what.
     #[command(flatten)]
     pub overlay: OverlayArgs,
+    /// Write to this file; an existing one is kept as `.old`. Default: stdout.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Format.
+    #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
+    pub format: Option<CoverFormatArg>,
+}
+
+/// How `cover` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CoverFormatArg {
+    /// A table. *.txt
+    Text,
+    /// Everything. *.json
+    Json,
+    /// A page. *.html
+    Html,
+    /// LCOV: `genhtml`. *.info, *.lcov
+    Lcov,
+    /// Cobertura's XML. *.xml
+    Cobertura,
 }
 
 /// `genome check`.

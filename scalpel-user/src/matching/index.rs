@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::catalog::{Catalog, DefId, Definition, File, FileId};
+use crate::catalog::{Catalog, DefId, Definition, File, FileId, Kind};
 
 /// A catalog, prepared for questions.
 pub(super) struct Index<'a> {
@@ -116,6 +116,19 @@ impl<'a> Index<'a> {
     /// The definition whose code begins at an offset of an executable.
     pub(super) fn code(&self, image: FileId, offset: u64) -> Option<DefId> {
         self.native.get(&(image, offset)).copied()
+    }
+
+    /// The definition in a source that a function of an executable was made of.
+    pub(super) fn source_of(&self, definition: &Definition) -> Option<DefId> {
+        let native = definition.native.as_ref()?;
+        let file = self.file_at(native.source.as_deref()?)?;
+        let line = native.line?;
+        let here = |(_, source): &(DefId, &Definition)| {
+            let span = &source.span;
+            span.declared.line <= line && line <= span.body.line && source.kind != Kind::Module
+        };
+        // Of functions in each other's heads the inner one.
+        self.definitions(file).filter(here).last().map(|(id, _)| id)
     }
 
     /// Whether a path lies in one of the folders that were searched.

@@ -23,6 +23,7 @@ use crate::maps::{Map, Maps};
 use scalpel_common::segment::name_flags;
 
 pub use edges::{EdgeOverlay, FoundEdge, UntakenEdge, overlay};
+pub use native::Source;
 pub use rates::{Rate, Rates, WhyCount};
 pub use states::DefState;
 
@@ -33,6 +34,8 @@ use index::Index;
 pub struct Matching {
     /// Of each function of the run, by its number less 1.
     pub outcomes: Vec<Outcome>,
+    /// What the sources have of each function of the run that is known by an executable.
+    pub sources: Vec<Option<Source>>,
     /// Of each definition, by its number.
     pub states: Vec<DefState>,
     /// What was matched, in numbers.
@@ -59,9 +62,11 @@ impl Matching {
         };
         let outcomes: Vec<Outcome> = genome.functions.iter().map(outcome).collect();
         let states = states::states(genome, &index, matches, &outcomes, &totals);
-        let rates = rates::rates(genome, catalog, &outcomes, &totals);
+        let sources = native::sources(&index, &outcomes);
+        let rates = rates::rates(genome, catalog, &outcomes, &sources, &totals);
         Self {
             outcomes,
+            sources,
             states,
             rates,
             totals,

@@ -10,6 +10,7 @@ use crate::genome::{Genome, share};
 use scalpel_common::segment::name_flags;
 
 use super::flagged;
+use super::native::Source;
 
 /// Of so many, so many were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,25 +63,40 @@ pub(super) fn rates(
     genome: &Genome,
     catalog: &Catalog,
     outcomes: &[Outcome],
+    sources: &[Option<Source>],
     totals: &[Total],
 ) -> Rates {
     let mut rates = Rates::default();
     let functions = genome.functions.iter().map(|(_, info)| info);
-    for ((info, outcome), total) in functions.zip(outcomes).zip(totals) {
+    let found = outcomes.iter().zip(sources);
+    for ((info, (outcome, source)), total) in functions.zip(found).zip(totals) {
         let events = total.metrics.calls.saturating_add(total.metrics.samples);
         if events > 0 {
-            rates.add(info, *outcome, catalog, events);
+            rates.add(info, *outcome, *source, catalog, events);
         }
     }
     rates
 }
 
 impl Rates {
-    fn add(&mut self, info: &FunctionInfo, outcome: Outcome, catalog: &Catalog, events: u64) {
-        let matched = outcome.definition().is_some();
-        self.raw.add(matched);
+    fn add(
+        &mut self,
+        info: &FunctionInfo,
+        outcome: Outcome,
+        source: Option<Source>,
+        catalog: &Catalog,
+        events: u64,
+    ) {
+        self.raw.add(outcome.definition().is_some());
         let is_body = is_body(info, outcome, catalog);
-        let is_written = !is_body && is_written(outcome);
+        let is_elsewhere = matches!(source, Some(Source::Foreign | Source::Made));
+        let is_written = !is_body && is_written(outcome) && !is_elsewhere;
+        // To be in the executable that was looked at is no news: it has to be found in the sources.
+        let outcome = match source {
+            Some(Source::Missing) => Outcome::Unmatched(Why::NotFound),
+            _ => outcome,
+        };
+        let matched = outcome.definition().is_some();
         if is_body {
             self.bodies.add(matched);
         }

@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
         let catalog = self.index.catalog;
         let mut codes: FxHashMap<DefId, Code> = FxHashMap::default();
         for (id, definition) in catalog.numbered() {
-            if let Some(source) = self.source_of(definition) {
+            if let Some(source) = self.index.source_of(definition) {
                 codes.entry(source).or_default().own.push(id);
             }
         }
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
             .filter(|piece| piece.kind == PieceKind::Inlined);
         for piece in inlined {
             let of = catalog.definition(piece.of);
-            if let Some(source) = of.and_then(|of| self.source_of(of)) {
+            if let Some(source) = of.and_then(|of| self.index.source_of(of)) {
                 codes.entry(source).or_default().inlined = true;
             }
         }
@@ -202,23 +202,6 @@ impl<'a> Run<'a> {
                 (id, code)
             })
             .collect()
-    }
-
-    /// The definition in a source that a function of an executable was made of.
-    fn source_of(&self, definition: &Definition) -> Option<DefId> {
-        let native = definition.native.as_ref()?;
-        let file = self.index.file_at(native.source.as_deref()?)?;
-        let line = native.line?;
-        let here = |(_, source): &(DefId, &Definition)| {
-            let span = &source.span;
-            span.declared.line <= line && line <= span.body.line && source.kind != Kind::Module
-        };
-        // Of functions in each other's heads the inner one.
-        self.index
-            .definitions(file)
-            .filter(here)
-            .last()
-            .map(|(id, _)| id)
     }
 }
 
@@ -255,7 +238,7 @@ impl Code {
     }
 }
 
-const fn is_compiled(language: Language) -> bool {
+pub(super) const fn is_compiled(language: Language) -> bool {
     matches!(
         language,
         Language::C | Language::Cpp | Language::Rust | Language::Go | Language::Zig

@@ -586,6 +586,42 @@ fn a_function_of_a_source_that_no_executable_has_is_not_in_this_build() {
 }
 
 #[test]
+fn a_function_of_an_executable_is_found_only_if_the_sources_have_it() {
+    const SOURCE: Source = Source {
+        path: "serve.c",
+        text: "int serve() { }\n\n\nMAKE(small)\n",
+        language: Language::C,
+    };
+    let places = [
+        (0x1000, Some(("/app/serve.c", 1))),
+        (0x2000, Some(("/app/serve.c", 4))),
+        (0x3000, Some(("/usr/include/other.h", 1))),
+        (0x4000, None),
+    ];
+    let rates = |with_sources: bool| {
+        let (mut builder, file) = image();
+        for (offset, place) in places {
+            builder.definition(native(file, &format!("f{offset}"), offset, place));
+        }
+        if with_sources {
+            let file = SOURCE.file(&mut builder);
+            let serve = SOURCE.definition(file, Kind::Function, "serve", "int serve", "}");
+            builder.definition(serve);
+        }
+        let ran = places.map(|(offset, _)| ran_native("abcd", offset));
+        let genome = genome(ran.to_vec());
+        laid(&genome, &builder.finish(), &Maps::default()).rates
+    };
+    let with = rates(true);
+    assert_eq!((with.written.matched, with.written.ran), (1, 2));
+    assert_eq!((with.raw.matched, with.raw.ran), (4, 4));
+    assert_eq!(with.unmatched[&Why::NotFound].written, 1);
+    // Without any sources the executable is all there is.
+    let without = rates(false);
+    assert_eq!((without.written.matched, without.written.ran), (4, 4));
+}
+
+#[test]
 fn calls_that_only_one_side_knows_are_told_with_how_sure_that_is() {
     let mut catalog = shop();
     let edge = |caller, callee| Edge {

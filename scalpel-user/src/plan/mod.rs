@@ -20,7 +20,7 @@ use crate::cli::{
 use crate::event::{Pid, Tid};
 
 pub use export::{CallsPart, ExportPlan};
-pub use overlay::{LayPlan, Minima, OverlayPlan};
+pub use overlay::{CoverPlan, LayPlan, Minima, OverlayPlan};
 pub use record::{
     Attach, Choice, CommandLine, Exits, Measurement, Mode, Outputs, ProbeMode, RecordPlan,
     Runtimes, Target,
@@ -228,7 +228,7 @@ pub fn plan(cli: Cli) -> Result<(Plan, Voice), PlanError> {
             merge: args.merge,
             json: args.json,
         }),
-        Command::Cover(args) => Plan::Overlay(OverlayPlan::Cover(overlay::lay(args.overlay))),
+        Command::Cover(args) => Plan::Overlay(overlay::cover(args)?),
         Command::Genome(args) => genome(args.command)?,
         Command::Guardian => Plan::Guardian,
         Command::List(args) => Plan::List(list(args)?),

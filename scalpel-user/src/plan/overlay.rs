@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use super::{PlanError, some_unless_zero};
-use crate::cli::{CheckArgs, DiffArgs, MatchArgs, MergeArgs, OverlayArgs, QueryArgs};
+use crate::cli::{
+    CheckArgs, CoverArgs, CoverFormatArg, DiffArgs, MatchArgs, MergeArgs, OverlayArgs, QueryArgs,
+};
 
 /// What ran, laid over what exists.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +13,7 @@ pub enum OverlayPlan {
     /// Match rates, states, calls.
     Show(LayPlan),
     /// Functions that never ran.
-    Cover(LayPlan),
+    Cover(CoverPlan),
     /// Limits.
     Check(LayPlan, Minima),
     /// Many files into one.
@@ -65,6 +67,17 @@ pub struct LayPlan {
     pub limit: Option<usize>,
 }
 
+/// How to tell what never ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoverPlan {
+    /// What to lay over what.
+    pub lay: LayPlan,
+    /// Format.
+    pub format: CoverFormatArg,
+    /// File to write; `None`: stdout.
+    pub output: Option<PathBuf>,
+}
+
 /// What must be reached, as shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Minima {
@@ -82,6 +95,39 @@ pub(super) fn lay(args: OverlayArgs) -> LayPlan {
         json: args.json,
         limit: some_unless_zero(args.limit),
     }
+}
+
+const ENDINGS: [(&str, CoverFormatArg); 6] = [
+    ("html", CoverFormatArg::Html),
+    ("info", CoverFormatArg::Lcov),
+    ("json", CoverFormatArg::Json),
+    ("lcov", CoverFormatArg::Lcov),
+    ("txt", CoverFormatArg::Text),
+    ("xml", CoverFormatArg::Cobertura),
+];
+
+pub(super) fn cover(args: CoverArgs) -> Result<OverlayPlan, PlanError> {
+    let of_name = |path: &PathBuf| {
+        let ending = path.extension().unwrap_or_default();
+        let known = ENDINGS.iter().find(|(known, _)| ending == *known);
+        known.map(|(_, format)| *format).ok_or_else(|| {
+            PlanError::Missing(format!(
+                "the name {} tells no format: give --format",
+                path.display()
+            ))
+        })
+    };
+    let format = match (args.overlay.json, args.format, &args.output) {
+        (true, ..) => CoverFormatArg::Json,
+        (false, Some(format), _) => format,
+        (false, None, Some(path)) => of_name(path)?,
+        (false, None, None) => CoverFormatArg::Text,
+    };
+    Ok(OverlayPlan::Cover(CoverPlan {
+        lay: lay(args.overlay),
+        format,
+        output: args.output,
+    }))
 }
 
 pub(super) fn check(args: CheckArgs) -> Result<OverlayPlan, PlanError> {

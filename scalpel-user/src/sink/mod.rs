@@ -10,6 +10,7 @@ mod grid;
 pub mod head;
 pub mod html;
 pub mod json;
+pub mod never;
 pub mod style;
 pub mod summary;
 pub mod table;

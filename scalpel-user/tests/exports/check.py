@@ -7,6 +7,7 @@ import functools
 import http.server
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -246,7 +247,8 @@ def cobertura(file, report):
     assert abs(read.line_rate() - stated) < 1e-3, f"{read.line_rate()} and {stated}"
     counts = Counter()
     for method in document.iter("method"):
-        counts[method.get("name").rsplit(":", 1)[0]] += int(method.find("lines/line").get("hits"))
+        name = re.sub(r"(:[0-9]+){1,2}$", "", method.get("name"))
+        counts[name] += int(method.find("lines/line").get("hits"))
     same(+counts, calls(report))
 
 

@@ -45,13 +45,18 @@ struct Track {
 impl Made {
     /// Begins a stream.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
+        Self::create_with(path, functions())
+    }
+
+    /// Begins a stream with these functions, numbered from 1.
+    fn create_with(path: &Path, functions: Vec<FunctionInfo>) -> anyhow::Result<Self> {
         let mut made = Self {
             writer: Writer::create(path)?,
             threads: Vec::new(),
             lost: 0,
         };
         made.writer.write(&Input::Run(run()))?;
-        for (number, info) in (1..).zip(functions()) {
+        for (number, info) in (1..).zip(functions) {
             let id = FuncId::new(number).context("functions are numbered from 1")?;
             made.writer.write(&Input::Function(id, info))?;
         }
@@ -285,6 +290,42 @@ pub(crate) fn whole(path: &Path) -> anyhow::Result<()> {
     ] {
         made.language(second, kind, TASK, 0x51);
         made.pass(second, 3_000);
+    }
+    made.finish()
+}
+
+/// A function of `source`, of which `line` is the first, called so many times: all that a probe saw.
+pub(crate) fn python(
+    path: &Path,
+    source: &Path,
+    (name, line): (&str, u32),
+    calls: u64,
+) -> anyhow::Result<()> {
+    let file = source.to_string_lossy().into_owned();
+    let function = FunctionInfo {
+        name: name.into(),
+        raw_name: name.into(),
+        module: "shop".into(),
+        path: file.clone(),
+        file: Some(file),
+        line: Some(line),
+        language: Language::Python,
+        build_id: "01".into(),
+        file_offset: 1,
+        size: 0,
+        site_delta: 0,
+        exit: ExitStrategy::Probe,
+        exit_reason: String::new(),
+        unknown: None,
+        ordinal: 0,
+        place: SourcePlace::default(),
+    };
+    let mut made = Made::create_with(path, vec![function])?;
+    let thread = made.thread(PID);
+    for _ in 0..calls {
+        made.language(thread, Kind::Enter, 1, 0x51);
+        made.pass(thread, 1_000);
+        made.language(thread, Kind::Exit, 1, 0x51);
     }
     made.finish()
 }

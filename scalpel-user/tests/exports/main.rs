@@ -9,6 +9,7 @@
 
 mod added_up;
 mod calls;
+mod covered;
 mod made;
 mod page;
 mod tools;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new("exports", None);
     added_up::add(&mut suite);
     calls::add(&mut suite);
+    covered::add(&mut suite);
     page::add(&mut suite);
     suite.run()
 }

@@ -6,21 +6,21 @@ use std::path::Path;
 use crate::output::{Aside, FileError};
 
 /// An open way out.
-pub(super) enum Destination {
+pub(in super::super) enum Destination {
     Stdout(BufWriter<io::StdoutLock<'static>>),
     Aside(Aside),
 }
 
 impl Destination {
     /// Opens `path`, or stdout.
-    pub(super) fn open(path: Option<&Path>) -> Result<Self, FileError> {
+    pub(in super::super) fn open(path: Option<&Path>) -> Result<Self, FileError> {
         let Some(path) = path else {
             return Ok(Self::Stdout(BufWriter::new(io::stdout().lock())));
         };
         Ok(Self::Aside(Aside::create(path)?))
     }
 
-    pub(super) fn writer(&mut self) -> &mut dyn Write {
+    pub(in super::super) fn writer(&mut self) -> &mut dyn Write {
         match self {
             Self::Stdout(out) => out,
             Self::Aside(aside) => aside.writer(),
@@ -28,7 +28,7 @@ impl Destination {
     }
 
     /// Completes it. What stood at the path is kept as `.old`.
-    pub(super) fn finish(self) -> anyhow::Result<()> {
+    pub(in super::super) fn finish(self) -> anyhow::Result<()> {
         match self {
             Self::Stdout(mut out) => out.flush()?,
             Self::Aside(aside) => aside.finish()?,

@@ -20,7 +20,7 @@ use crate::sink::export::{
     speedscope,
 };
 use crate::sink::{csv, json};
-use file::Destination;
+pub(super) use file::Destination;
 
 pub(super) fn run(plan: &ExportPlan, output: &Output) -> anyhow::Result<Outcome> {
     let is_stream = recording::is_stream(&plan.file)?;

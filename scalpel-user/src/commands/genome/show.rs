@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::catalog::Outcome as Found;
 use crate::exit::Outcome;
-use crate::matching::{EdgeOverlay, overlay};
+use crate::matching::{EdgeOverlay, Source, overlay};
 use crate::output::Output;
 use crate::output::table::{Align, Table};
 use crate::plan::LayPlan;
@@ -16,7 +16,7 @@ use crate::tree::Metrics;
 use super::laid::Laid;
 
 /// Above this share of lost events a report says so.
-const LOSS_WORTH_SAYING: f64 = 0.001;
+pub(super) const LOSS_WORTH_SAYING: f64 = 0.001;
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -55,8 +55,14 @@ struct UntakenCall {
 #[derive(Serialize)]
 struct Function {
     key: String,
-    /// What it is in the sources; `null` if nothing.
+    /// Its calls and samples.
+    events: u64,
+    /// What it is, in the sources or in an executable; `null` if nothing.
     definition: Option<String>,
+    /// Of a function of an executable: what it was made of in the sources; `null` if that was not found.
+    source: Option<String>,
+    /// Its source file was searched, and has no definition where it begins.
+    missing: bool,
     /// Why nothing.
     why: Option<&'static str>,
 }
@@ -94,15 +100,24 @@ fn json(
 }
 
 fn functions(laid: &Laid) -> impl Iterator<Item = Function> {
-    let all = laid.genome.functions.iter().zip(&laid.matching.outcomes);
-    all.map(|((_, info), outcome)| Function {
-        key: info.key(),
-        definition: outcome.definition().map(|id| place(laid.catalog(), id)),
-        why: match outcome {
-            Found::Matched(_) => None,
-            Found::Unmatched(why) => Some(why.word()),
-        },
-    })
+    let matching = &laid.matching;
+    let found = matching.outcomes.iter().zip(&matching.sources);
+    let all = laid.genome.functions.iter().zip(&matching.totals);
+    all.zip(found)
+        .map(|(((_, info), total), (outcome, source))| Function {
+            key: info.key(),
+            events: total.metrics.calls.saturating_add(total.metrics.samples),
+            definition: outcome.definition().map(|id| place(laid.catalog(), id)),
+            source: match source {
+                Some(Source::Found(id)) => Some(place(laid.catalog(), *id)),
+                _ => None,
+            },
+            missing: *source == Some(Source::Missing),
+            why: match outcome {
+                Found::Matched(_) => None,
+                Found::Unmatched(why) => Some(why.word()),
+            },
+        })
 }
 
 fn found<'a>(laid: &'a Laid, edges: &'a EdgeOverlay) -> impl Iterator<Item = FoundCall> + 'a {

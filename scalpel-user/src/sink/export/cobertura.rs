@@ -6,18 +6,22 @@ use std::io::{self, Write};
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
-use super::covered::{Covered, files};
+use super::covered::{Coverage, Covered};
 use super::lcov::lines;
 use super::{Notes, Subject};
 use crate::sink::text::clean;
 
 const DOCTYPE: &str = "coverage SYSTEM \"http://cobertura.sourceforge.net/xml/coverage-04.dtd\"";
 
-/// Writes `subject`.
+/// Writes the functions of `subject`.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<Notes> {
-    let (files, notes) = files(subject);
+    write_coverage(&Coverage::of(subject), out)
+}
+
+/// Writes `coverage`.
+pub fn write_coverage(coverage: &Coverage, out: &mut dyn Write) -> io::Result<Notes> {
     let mut packages: BTreeMap<&str, Vec<Class<'_>>> = BTreeMap::new();
-    for (file, functions) in files {
+    for (file, functions) in coverage.files() {
         let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
         let class = Class::of(file, functions);
         packages.entry(folder).or_default().push(class);
@@ -25,16 +29,14 @@ pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<Notes> {
     let mut xml = Xml(Writer::new_with_indent(&mut *out, b' ', 1));
     xml.event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
     xml.event(Event::DocType(BytesText::from_escaped(DOCTYPE)))?;
-    for line in subject.caveats().iter().chain(&notes) {
+    for line in coverage.remarks() {
         // Two hyphens would end the comment.
-        let line = format!(" {} ", line.replace("--", "- -"));
+        let line = format!(" {} ", clean(&line).replace("--", "- -"));
         xml.event(Event::Comment(BytesText::new(&line)))?;
     }
-    let whole = packages.values().flatten().map(|class| class.rate);
-    let started_ms = subject.report.run.started / 1_000_000;
-    xml.coverage(whole.collect::<Rate>(), started_ms, &packages)?;
+    xml.coverage(coverage, &packages)?;
     writeln!(out)?;
-    Ok(notes)
+    Ok(coverage.notes())
 }
 
 /// Lines that ran, of those known.
@@ -62,14 +64,14 @@ impl FromIterator<Self> for Rate {
 /// One source file.
 struct Class<'a> {
     file: &'a str,
-    functions: Vec<Covered<'a>>,
+    functions: &'a [Covered],
     lines: Vec<(u32, u64)>,
     rate: Rate,
 }
 
 impl<'a> Class<'a> {
-    fn of(file: &'a str, functions: Vec<Covered<'a>>) -> Self {
-        let lines = lines(&functions);
+    fn of(file: &'a str, functions: &'a [Covered]) -> Self {
+        let lines = lines(functions);
         let rate = Rate {
             covered: lines.iter().filter(|(_, hits)| *hits > 0).count(),
             valid: lines.len(),
@@ -107,10 +109,11 @@ impl Xml<'_> {
 
     fn coverage(
         &mut self,
-        rate: Rate,
-        started_ms: u64,
+        coverage: &Coverage,
         packages: &BTreeMap<&str, Vec<Class<'_>>>,
     ) -> io::Result<()> {
+        let rates = packages.values().flatten().map(|class| class.rate);
+        let rate: Rate = rates.collect();
         self.open(
             "coverage",
             &[
@@ -122,15 +125,30 @@ impl Xml<'_> {
                 ("branches-valid", "0"),
                 ("complexity", "0"),
                 ("version", env!("CARGO_PKG_VERSION")),
-                ("timestamp", &started_ms.to_string()),
+                ("timestamp", &coverage.started_ms().to_string()),
             ],
         )?;
+        self.sources(coverage.roots())?;
         self.open("packages", &[])?;
         for (folder, classes) in packages {
             self.package(folder, classes)?;
         }
         self.close("packages")?;
         self.close("coverage")
+    }
+
+    /// Where paths begin, if they do not begin at the root of the file system.
+    fn sources(&mut self, roots: &[String]) -> io::Result<()> {
+        if roots.is_empty() {
+            return Ok(());
+        }
+        self.open("sources", &[])?;
+        for root in roots {
+            self.open("source", &[])?;
+            self.event(Event::Text(BytesText::new(&clean(root))))?;
+            self.close("source")?;
+        }
+        self.close("sources")
     }
 
     fn package(&mut self, folder: &str, classes: &[Class<'_>]) -> io::Result<()> {
@@ -158,14 +176,14 @@ impl Xml<'_> {
         self.close("class")
     }
 
-    fn method(&mut self, function: &Covered<'_>) -> io::Result<()> {
+    fn method(&mut self, function: &Covered) -> io::Result<()> {
         let rate = if function.hits > 0 {
             "1.0000"
         } else {
             "0.0000"
         };
         let [name, line_rate, branch_rate, complexity] = measured(&function.name, rate);
-        let signature = ("signature", function.row.key.as_str());
+        let signature = ("signature", function.key.as_str());
         self.open(
             "method",
             &[name, signature, line_rate, branch_rate, complexity],

@@ -4,23 +4,27 @@
 
 use std::io::{self, Write};
 
-use super::covered::{Covered, files};
+use super::covered::{Coverage, Covered};
 use super::{Notes, Subject};
 use crate::sink::text::clean;
 
-/// Writes `subject`.
+/// Writes the functions of `subject`.
 pub fn write(subject: &Subject<'_>, out: &mut dyn Write) -> io::Result<Notes> {
-    let (files, notes) = files(subject);
-    for line in subject.caveats().iter().chain(&notes) {
-        writeln!(out, "# {}", clean(line))?;
-    }
-    for (file, functions) in files {
-        section(file, &functions, out)?;
-    }
-    Ok(notes)
+    write_coverage(&Coverage::of(subject), out)
 }
 
-fn section(file: &str, functions: &[Covered<'_>], out: &mut dyn Write) -> io::Result<()> {
+/// Writes `coverage`.
+pub fn write_coverage(coverage: &Coverage, out: &mut dyn Write) -> io::Result<Notes> {
+    for line in coverage.remarks() {
+        writeln!(out, "# {}", clean(&line))?;
+    }
+    for (file, functions) in coverage.files() {
+        section(file, functions, out)?;
+    }
+    Ok(coverage.notes())
+}
+
+fn section(file: &str, functions: &[Covered], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "TN:\nSF:{}", clean(file))?;
     for function in functions {
         writeln!(out, "FN:{},{}", function.line, name(function))?;
@@ -39,12 +43,12 @@ fn section(file: &str, functions: &[Covered<'_>], out: &mut dyn Write) -> io::Re
 }
 
 /// A name may hold commas, which end a field for some readers.
-fn name(function: &Covered<'_>) -> String {
+fn name(function: &Covered) -> String {
     clean(&function.name).replace(',', ";")
 }
 
 /// Lines with the calls of all functions that begin there.
-pub(super) fn lines(functions: &[Covered<'_>]) -> Vec<(u32, u64)> {
+pub(super) fn lines(functions: &[Covered]) -> Vec<(u32, u64)> {
     let mut lines: Vec<(u32, u64)> = Vec::new();
     for function in functions {
         match lines.last_mut() {

@@ -5,7 +5,7 @@
 pub mod callgrind;
 pub mod calls;
 pub mod cobertura;
-mod covered;
+pub mod covered;
 pub mod dot;
 pub mod flame;
 pub mod folded;
@@ -18,6 +18,7 @@ mod subject;
 mod weight;
 mod wire;
 
+pub use covered::{Coverage, Covered};
 pub use subject::Subject;
 pub use weight::Weight;
 
