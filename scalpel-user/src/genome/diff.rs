@@ -32,7 +32,8 @@ pub enum Verdict {
     Regression,
     /// Smaller by as much.
     Improvement,
-    /// Larger than the threshold, and how far it may differ by chance is not known.
+    /// Larger than the threshold, and how far it may differ by chance is not known, or the probes' own cost, of which only
+    /// the bounds are known, may be all of it.
     Unsure,
     /// Only the new side has it.
     New,
@@ -49,7 +50,8 @@ pub struct Pair {
     pub base: Option<f64>,
     /// In the new recording.
     pub new: Option<f64>,
-    /// By how much the two may differ by chance (about 95 % of the time); `null` = not known.
+    /// By how much the two may differ though the program did not change: by chance (about 95 % of the time), and by what
+    /// the probes themselves cost; `null` = not known.
     pub noise: Option<f64>,
     /// What the difference is.
     pub verdict: Verdict,
@@ -159,6 +161,8 @@ struct Sum {
     metrics: Metrics,
     total_sampled_ns: u64,
     windows: Vec<(f64, f64)>,
+    /// Least and most that one hit of a probe costs, in ns.
+    probe_ns: Option<(f64, f64)>,
 }
 
 impl<'a> Side<'a> {
@@ -187,6 +191,11 @@ impl<'a> Side<'a> {
     fn sum(&self, functions: impl Iterator<Item = usize>) -> Sum {
         let mut sum = Sum {
             runs: self.runs,
+            probe_ns: self
+                .genome
+                .run
+                .probe_cost_ns
+                .map(|(least, most)| (least as f64, most as f64)),
             ..Sum::default()
         };
         for at in functions {
@@ -265,6 +274,13 @@ impl Sum {
         Some(ns as f64 / self.runs)
     }
 
+    /// Least and most of the own time per run that is the probes' own.
+    fn probes(&self) -> (f64, f64) {
+        let (least, most) = self.probe_ns.unwrap_or_default();
+        let hits = self.metrics.timed as f64 / self.runs;
+        (least * hits, most * hits)
+    }
+
     /// Two standard errors of the own time per run: how far the time of a call differs between windows.
     fn noise(&self) -> Option<f64> {
         let calls: f64 = self.windows.iter().map(|(calls, _)| calls).sum();
@@ -295,7 +311,15 @@ fn row(
     let noise = old.noise().zip(new.noise());
     let noise = noise.map(|(a, b)| a.hypot(b));
     let least = limits.least_share * all_ns;
-    let calls = pair(old.calls(), new.calls(), Some(0.0), limits.threshold, 0.0);
+    let exact = Noise {
+        chance: Some(0.0),
+        ..Noise::default()
+    };
+    let calls = pair(old.calls(), new.calls(), exact, limits.threshold, 0.0);
+    let noise = Noise {
+        chance: noise,
+        ..Noise::of_probes(old.probes(), new.probes())
+    };
     let own = pair(
         old.time(Which::Own),
         new.time(Which::Own),
@@ -304,8 +328,8 @@ fn row(
         least,
     );
     let ratio = |sum: &Sum| Some(sum.time(Which::Total)? / sum.time(Which::Own)?.max(1.0));
-    let total_noise =
-        noise.map(|noise| noise * ratio(old).into_iter().chain(ratio(new)).fold(1.0, f64::max));
+    let ratio = ratio(old).into_iter().chain(ratio(new)).fold(1.0, f64::max);
+    let total_noise = noise.times(ratio);
     let total = pair(
         old.time(Which::Total),
         new.time(Which::Total),
@@ -330,22 +354,50 @@ fn row(
     })
 }
 
-fn pair(
-    base: Option<f64>,
-    new: Option<f64>,
-    noise: Option<f64>,
-    threshold: f64,
-    least: f64,
-) -> Pair {
-    let verdict = match base.zip(new) {
+/// How far a time may differ though the program did not change.
+#[derive(Clone, Copy, Debug, Default)]
+struct Noise {
+    /// By chance; `None` = not known.
+    chance: Option<f64>,
+    /// By the probes: most that they can have added, and most that they can have taken away.
+    more: f64,
+    less: f64,
+}
+
+impl Noise {
+    /// What the probes cost is in both times, and known as an interval only.
+    fn of_probes(old: (f64, f64), new: (f64, f64)) -> Self {
+        Self {
+            chance: None,
+            more: (new.1 - old.0).max(0.0),
+            less: (old.1 - new.0).max(0.0),
+        }
+    }
+
+    fn times(self, factor: f64) -> Self {
+        Self {
+            chance: self.chance.map(|chance| chance * factor),
+            more: self.more * factor,
+            less: self.less * factor,
+        }
+    }
+}
+
+fn pair(base: Option<f64>, new: Option<f64>, noise: Noise, threshold: f64, least: f64) -> Pair {
+    let change = base.zip(new).map(|(base, new)| new - base);
+    let probes = match change {
+        Some(change) if change < 0.0 => noise.less,
+        _ => noise.more,
+    };
+    let verdict = match base.zip(change) {
         None => Verdict::Unchanged,
-        Some((base, new)) => {
-            let change = new - base;
+        Some((base, change)) => {
             let is_large = change.abs() > threshold * base && change.abs() > least;
-            match noise {
+            match noise.chance {
                 _ if !is_large => Verdict::Unchanged,
                 None => Verdict::Unsure,
-                Some(noise) if change.abs() <= noise => Verdict::Unchanged,
+                Some(chance) if change.abs() <= chance => Verdict::Unchanged,
+                Some(chance) if change.abs() <= chance + probes => Verdict::Unsure,
                 Some(_) if change > 0.0 => Verdict::Regression,
                 Some(_) => Verdict::Improvement,
             }
@@ -354,7 +406,7 @@ fn pair(
     Pair {
         base,
         new,
-        noise,
+        noise: noise.chance.map(|chance| chance + probes),
         verdict,
     }
 }
@@ -438,23 +490,53 @@ mod tests {
     #[test]
     fn more_time_than_the_threshold_and_the_noise_is_a_regression() {
         assert_eq!(
-            verdict(&walking(1000, 100), &walking(1500, 100)),
+            verdict(&walking(10_000, 100), &walking(15_000, 100)),
             Verdict::Regression
         );
         assert_eq!(
-            verdict(&walking(1500, 100), &walking(1000, 100)),
+            verdict(&walking(15_000, 100), &walking(10_000, 100)),
             Verdict::Improvement
         );
         assert_eq!(
-            verdict(&walking(1000, 100), &walking(1050, 100)),
+            verdict(&walking(10_000, 100), &walking(10_500, 100)),
             Verdict::Unchanged
         );
     }
 
     #[test]
+    fn what_the_probes_may_have_cost_is_no_regression() {
+        // A hit costs 90 to 900 ns: 500 ns a call more may be all of it.
+        let (base, mut new) = (walking(1000, 100), walking(1500, 100));
+        assert_eq!(verdict(&base, &new), Verdict::Unsure);
+        assert_eq!(verdict(&new, &base), Verdict::Unsure);
+        let diff = diff((&base, Runs(1)), (&new, Runs(1)), LIMITS);
+        let row = diff
+            .functions
+            .iter()
+            .find(|row| row.name == "walk")
+            .unwrap();
+        assert!(row.self_ns.noise > Some(810_000.0), "{:?}", row.self_ns);
+        assert!(!diff.has_regressions());
+        // Of samples, and where the cost was not measured, it is no part.
+        let mut base = base;
+        for genome in [&mut base, &mut new] {
+            genome.run.probe_cost_ns = None;
+        }
+        assert_eq!(verdict(&base, &new), Verdict::Regression);
+    }
+
+    #[test]
+    fn dearer_probes_of_one_side_are_no_regression() {
+        let (base, mut new) = (walking(10_000, 0), walking(15_000, 0));
+        new.run.probe_cost_ns = Some((4000, 6000));
+        assert_eq!(verdict(&base, &new), Verdict::Unsure);
+        assert_eq!(verdict(&new, &base), Verdict::Unsure);
+    }
+
+    #[test]
     fn what_the_windows_differ_by_anyway_is_no_regression() {
         assert_eq!(
-            verdict(&walking(1000, 200_000), &walking(1200, 200_000)),
+            verdict(&walking(10_000, 2_000_000), &walking(12_000, 2_000_000)),
             Verdict::Unchanged
         );
     }
