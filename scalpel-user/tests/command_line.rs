@@ -1,6 +1,7 @@
 //! The real binary: what it says where, and the exit codes that scripts rely on. Needs no privileges.
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     reason = "a test may stop at what it did not expect"
 )]
 
@@ -247,6 +248,106 @@ fn colour_comes_only_when_asked_for_in_a_pipe() {
     assert!(colored(&["doctor", "--color", "always"], false));
     assert!(colored(&["doctor", "--color", "always"], true));
     assert!(!colored(&["doctor", "--color", "never"], false));
+}
+
+/// What a command shows on a terminal of so many columns. `script` is the terminal.
+fn on_terminal(columns: u16, environment: &str, args: &[&str]) -> String {
+    let program = env!("CARGO_BIN_EXE_scalpel-ebpf");
+    let line = format!(
+        "stty cols {columns} && {environment} {program} {}",
+        args.join(" ")
+    );
+    let output = Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .env_remove("NO_COLOR")
+        .env("TERM", "xterm")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    text
+}
+
+/// Without what colours it.
+fn plain(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |all, part| {
+        all + part.split_once('m').map_or(part, |(_, rest)| rest)
+    })
+}
+
+fn stream() -> String {
+    format!("{}/tests/golden/small.stream", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_report_fits_the_terminal_however_narrow_it_is() {
+    let stream = stream();
+    for columns in [30, 40, 60, 80, 132] {
+        for args in [
+            &["report", &stream][..],
+            &["report", &stream, "--tree", "callees"],
+            &["report", &stream, "--tree", "callers"],
+            &["report", &stream, "--by", "thread"],
+            &["report", &stream, "--by", "module"],
+        ] {
+            let text = plain(&on_terminal(columns, "", args));
+            assert!(text.lines().count() > 4, "{text}");
+            for line in text.lines() {
+                let width = line.chars().count();
+                assert!(
+                    width <= columns.into(),
+                    "{columns} {args:?}: {width} {line:?}"
+                );
+            }
+            // Names stay, whatever else gives way.
+            assert!(
+                text.contains("FUNCTION") || args.contains(&"--by"),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn numbers_stand_below_each_other_at_their_ends() {
+    let stream = stream();
+    for columns in [40, 80, 132] {
+        let text = plain(&on_terminal(columns, "", &["report", &stream]));
+        let mut lines = text.lines().skip_while(|line| !line.contains("FUNCTION"));
+        let heading: Vec<char> = lines.next().unwrap().chars().collect();
+        let begins = heading.len() - "FUNCTION".len();
+        let rows: Vec<Vec<char>> = lines
+            .map(|line| line.chars().collect())
+            .take_while(|line: &Vec<char>| line.len() > begins && line[begins] != ' ')
+            .collect();
+        assert!(rows.len() > 3, "{text}");
+        for row in &rows {
+            assert_eq!(row[begins - 2..begins], [' ', ' '], "{text}");
+            assert_ne!(row[begins], ' ', "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_terminal_has_colours_unless_no_color_is_set() {
+    let stream = stream();
+    for args in [
+        &["report", &stream][..],
+        &["report", &stream, "--tree", "callees"],
+    ] {
+        let colored = on_terminal(80, "", args);
+        assert!(colored.contains('\x1b'), "{colored}");
+        let without = on_terminal(80, "NO_COLOR=1", args);
+        assert!(!without.contains('\x1b'), "{without}");
+        assert_eq!(
+            plain(&colored),
+            without,
+            "colour says nothing that words do not"
+        );
+    }
 }
 
 #[test]

@@ -821,6 +821,65 @@ fn beyond_the_cap_calls_are_counted_per_function_in_a_named_node() {
     );
 }
 
+/// Calls that call each other without any order, for a day: what a long recording of a parser or a simplifier looks like.
+#[test]
+fn a_day_of_irregular_recursion_stays_within_the_caps_and_loses_no_call() {
+    const DAY_NS: u64 = 86_400_000_000_000;
+    const EVENTS: u64 = 300_000;
+    const MOST: usize = 20_000;
+    let mut tape = Tape::with(Options {
+        max_contexts: MOST,
+        ..Options::default()
+    });
+    let (mut open, mut calls, mut random) = (Vec::new(), 0, 1_u64);
+    for _ in 0..EVENTS {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let (way, which) = (random >> 40, random >> 33);
+        tape.time += DAY_NS / EVENTS;
+        let depth = 16 * open.len() as u64;
+        if open.is_empty() || (open.len() < 40 && way % 100 < 52) {
+            let letter = char::from(b'a' + (which % 12) as u8);
+            open.push(letter);
+            tape.enter(letter, depth);
+            calls += 1;
+        } else if let Some(letter) = open.pop() {
+            tape.exit(letter, depth - 16);
+        }
+    }
+    while let Some(letter) = open.pop() {
+        tape.exit(letter, 16 * open.len() as u64);
+    }
+    let wall = tape.time;
+    let tree = tape.tree();
+    assert_sound(&tree);
+    let windows = tree.cells.iter().map(|cell| cell.window).max().unwrap();
+    assert!(windows < 256, "{windows} windows");
+    assert!(windows >= 100, "a day is not one window: {windows}");
+    assert!(tree.window_ns < 1_000_000_000_000, "{} ns", tree.window_ns);
+    // `[folded]` and one node a function below it are beyond the cap.
+    let most = MOST + 1 + 12;
+    assert!(
+        tree.contexts.len() <= most,
+        "{} contexts",
+        tree.contexts.len()
+    );
+    assert!(tree.cells.len() <= 1 << 20, "{} cells", tree.cells.len());
+    assert!(tree.folded_calls > 0, "the cap was reached");
+    let counted: u64 = tree.cells.iter().map(|cell| cell.metrics.calls).sum();
+    assert_eq!(counted, calls, "every call is counted somewhere");
+    let spent: u64 = tree
+        .cells
+        .iter()
+        .map(|cell| cell.metrics.self_wall_ns)
+        .sum();
+    assert!(
+        spent <= wall && spent > wall / 10 * 9,
+        "{spent} of {wall} ns"
+    );
+}
+
 #[test]
 fn after_an_exec_no_old_call_goes_on() {
     let mut tape = Tape::new();

@@ -146,6 +146,9 @@ fn parts(node: &Node, nodes: &[Node], shown: &[bool]) -> Vec<Line> {
     parts
 }
 
+/// Columns that names need to be told apart, with their branches.
+const LEAST_NAME: usize = 16;
+
 fn columns(genome: &Genome, forest: &Forest, lines: &[Line], page: Page) -> Vec<Column> {
     let column = |heading: &str, side, gap, cells| Column {
         heading: Cell::new(heading, Tone::Faint),
@@ -191,11 +194,15 @@ fn columns(genome: &Genome, forest: &Forest, lines: &[Line], page: Page) -> Vec<
             lines.iter().map(calls).collect(),
         ));
     }
-    let used: usize = columns
-        .iter()
-        .map(|column| column.gap + column.width())
-        .sum();
-    let room = page.width.saturating_sub(used + 2).max(16);
+    let used = |columns: &[Column]| -> usize {
+        let widths = columns.iter().map(|column| column.gap + column.width());
+        widths.sum()
+    };
+    // On a narrow page names go before numbers, and of these the weight before the rest.
+    while columns.len() > 1 && used(&columns) + 2 + LEAST_NAME > page.width {
+        columns.pop();
+    }
+    let room = page.width.saturating_sub(used(&columns) + 2).max(4);
     let name = |line: &Line| match node(line) {
         Some(node) => called(genome, node.func, &line.lead, room),
         None => Cell::new(
