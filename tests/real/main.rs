@@ -3,6 +3,7 @@
 //!
 //! `cargo xtask test` brings the projects; without them, or without root and BPF, a test is skipped.
 
+mod native;
 mod node;
 mod postgres;
 mod redis;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     redis::add(&mut suite, &programs);
     sqlite::add(&mut suite, &programs);
     ripgrep::add(&mut suite);
+    native::add(&mut suite);
     node::add(&mut suite);
     scope::add(&mut suite, &programs);
     suite.run()
