@@ -1,7 +1,6 @@
 //! The real binary: what it says where, and the exit codes that scripts rely on. Needs no privileges.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     reason = "a test may stop at what it did not expect"
 )]
 
