@@ -355,6 +355,35 @@ fn counts_become_events() {
     );
 }
 
+/// A claim does not write to all of a lane: what its last holder has counted must be told, and gone by then.
+#[test]
+fn counters_that_are_given_back_are_told_and_0_for_the_next() {
+    let (heard, fake) = Heard::of_us();
+    fake.name(1, "f");
+    fake.name(2, "g");
+    let entry = fake.layout.lane(0);
+    fake.memory.set_u32(
+        entry + lane::LANE_USE,
+        scalpel_common::segment::lane_use::COUNTERS_F64,
+    );
+    let counted = fake.claim(0, std::process::id(), tid());
+    let at = fake.memory.u64(entry + lane::MEMORY_AT);
+    for (local, calls) in [(1, 5.0f64), (2, 7.0)] {
+        fake.memory.set_u64(at + local * 8, calls.to_bits());
+    }
+    // Before its counters were looked at: nothing of them is lost by that.
+    counted.release();
+    while fake.memory.u32(entry + lane::STATE) != lane_state::FREE {
+        std::thread::yield_now();
+    }
+    assert_eq!([1, 2].map(|local| fake.memory.u64(at + local * 8)), [0, 0]);
+    let counts: Vec<u64> = events(&heard.finish().0)
+        .iter()
+        .map(|event| event.value)
+        .collect();
+    assert_eq!(counts, [5, 7]);
+}
+
 #[test]
 fn a_function_whose_name_is_missing_is_unknown_and_not_lost() {
     let (heard, fake) = Heard::of_us();

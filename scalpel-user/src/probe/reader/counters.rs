@@ -2,7 +2,7 @@
 
 use scalpel_common::segment::CPU_NOT_READ;
 
-use super::Reader;
+use super::{Holder, LaneState, Reader};
 use crate::event::{CPU_NOT_MEASURED, Event, FuncId, Kind, Pid, Tid};
 use crate::input::Input;
 use crate::probe::layout::{function, header};
@@ -40,17 +40,31 @@ impl Reader {
         shared: &mut Shared,
         give: &mut Give<'_>,
     ) -> Result<(), Gone> {
+        let place = |lanes: &mut Vec<LaneState>| lanes.get_mut(index as usize)?.holder.take();
+        let Some(mut holder) = place(&mut self.lanes) else {
+            return Ok(());
+        };
+        let told = self.counts_of(index, &mut holder, last, shared, give);
+        if let Some(lane) = self.lanes.get_mut(index as usize) {
+            lane.holder = Some(holder);
+        }
+        told
+    }
+
+    /// What the holder of a lane has counted since the last time, if it counts there.
+    pub(super) fn counts_of(
+        &mut self,
+        index: u32,
+        holder: &mut Holder,
+        last: u32,
+        shared: &mut Shared,
+        give: &mut Give<'_>,
+    ) -> Result<(), Gone> {
         let Some(memory) = self.segment.lane_memory(index) else {
             return Ok(());
         };
-        let holder = self
-            .lanes
-            .get_mut(index as usize)
-            .and_then(|lane| lane.holder.as_mut());
-        let Some(holder) = holder.filter(|holder| holder.claim.is_counters) else {
-            return Ok(());
-        };
-        let Some(who) = holder.writer.as_ref().map(|writer| writer.who) else {
+        let who = holder.writer.as_ref().map(|writer| writer.who);
+        let Some(who) = who.filter(|_| holder.claim.is_counters) else {
             return Ok(());
         };
         let source = holder.claim.source;

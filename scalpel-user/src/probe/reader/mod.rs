@@ -237,6 +237,9 @@ impl Reader {
         };
         let over = fill == 0 && (released || self.has_ended(&mut holder, shared.now));
         if over {
+            // What it has counted since the last look.
+            let last = self.segment.last_function();
+            self.counts_of(index, &mut holder, last, shared, give)?;
             self.let_go(index, &holder, released, shared, give)?;
         } else {
             state.holder = Some(holder);
