@@ -23,6 +23,7 @@ pub(crate) fn add(suite: &mut Suite) {
         a_third_recording_follows_two_that_ended_in_order,
         what_was_lost_before_is_not_lost_again,
         of_two_living_collectors_the_second_is_refused_by_name,
+        cpu_times_of_one_that_was_taken_over_are_measured,
         threads_and_children_of_before_and_after_are_recorded,
         a_smaller_budget_than_the_segment_is_refused,
     );
@@ -225,6 +226,25 @@ fn of_two_living_collectors_the_second_is_refused_by_name() -> Outcome {
     guest.collector.wait()?.expect_code(0)?;
     let report = scalpel_tests::scalpel::report(&genome)?;
     ensure!(work(&report)? == (300, 0), "{report:?}");
+    Ok(())
+}
+
+/// The kernel tells when threads go on, as it does for a probe that says HELLO.
+fn cpu_times_of_one_that_was_taken_over_are_measured() -> Outcome {
+    let (first, second) = folders()?;
+    let mut guest = orphaned(first.path(), &[])?;
+    let record = Record::into(second.path()).args(["-F", "0", "-f", "main", "--max-loss", "100"]);
+    let recording = record.attach(guest.pid)?;
+    guest.ask("2000")?;
+    let report = recording.stop()?.expect_code(0)?.report()?;
+    let (calls, lost) = work(&report)?;
+    ensure!(calls + lost == 2000, "{report:?}");
+    let found = report
+        .functions
+        .iter()
+        .find(|function| function.name == "work");
+    let found = found.context("no function")?;
+    ensure!(found.self_cpu_ns.is_some(), "{found:?}");
     Ok(())
 }
 

@@ -121,7 +121,11 @@ impl Server {
         segment.belong_to(owner);
         let family = Family::new(process.clone(), inode);
         let mut reader = Reader::new(segment, family, 0);
-        let words = reader.runtimes().into_iter().map(as_hello).collect();
+        let mut words: Vec<ProbeWord> = reader.runtimes().into_iter().map(as_hello).collect();
+        if words.is_empty() {
+            // It named no runtime, and has one: without a word nobody would listen for its threads' times.
+            words.push(as_hello(reader.unnamed()));
+        }
         let left = reader.inherit();
         reader.segment.go_on();
         self.enlist(owner, inode, reader)?;

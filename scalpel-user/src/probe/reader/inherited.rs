@@ -7,6 +7,7 @@ use super::counters::whole;
 use super::{Holder, LaneState, Reader};
 use crate::event::{EVENT_SIZE, Event, Kind, MonoTime};
 use crate::input::ProbeWord;
+use crate::probe::drain::probe_source;
 use crate::probe::lane::{Claim, Fill};
 use crate::probe::layout::{function, header, lane};
 use crate::probe::writer::Writer;
@@ -97,6 +98,23 @@ impl Reader {
             },
         });
         state
+    }
+
+    /// The runtime of a probe that has not told of it: by who writes the lanes, 0 = nobody yet.
+    pub(in crate::probe) fn unnamed(&self) -> ProbeWord {
+        let mut sources = (0..self.segment.lanes_open())
+            .filter_map(|index| Claim::read(&self.segment, index))
+            .map(|claim| claim.source);
+        ProbeWord {
+            pid: self.family.owner().pid(),
+            source: sources
+                .find(|&source| probe_source(source).is_some())
+                .unwrap_or(0),
+            kind: note_kind::RUNTIME,
+            time: MonoTime(0),
+            value: 0,
+            text: "named for an earlier recording".into(),
+        }
     }
 
     fn counters(&self, at: u64, count: u64) -> Vec<u64> {
