@@ -35,12 +35,22 @@ impl Case {
     }
 }
 
-const EMPTY: Tracer = Tracer::Floor("bare_empty");
-const RECORDS: Tracer = Tracer::Floor("bare_two_records");
+const EMPTY: Tracer = Tracer::Floor("empty");
+const RECORDS: Tracer = Tracer::Floor("two-records");
+const EMPTY_ENTRY: Tracer = Tracer::Floor("empty-entry");
 const OURS: Tracer = Tracer::Scalpel(&["--max-overhead", "off"]);
 const COMPLETE: Tracer = Tracer::Scalpel(&["--max-overhead", "off", "--complete"]);
 const ENTRIES: Tracer = Tracer::Scalpel(&["--max-overhead", "off", "--exits", "none"]);
 const RETS: Tracer = Tracer::Scalpel(&["--max-overhead", "off", "--exits", "ret"]);
+const COUNTED: Tracer = Tracer::Scalpel(&["--max-overhead", "off", "--mode", "count"]);
+const COUNTED_ENTRIES: Tracer = Tracer::Scalpel(&[
+    "--max-overhead",
+    "off",
+    "--mode",
+    "count",
+    "--exits",
+    "none",
+]);
 const COUNT: Tracer = Tracer::Bpftrace("uprobe:PLACE { @ = count(); }");
 const LATENCY: Tracer = Tracer::Bpftrace(
     "uprobe:PLACE { @start[tid] = nsecs; } uretprobe:PLACE { @ns = hist(nsecs - @start[tid]); delete(@start[tid]); }",
@@ -49,6 +59,7 @@ const LATENCY: Tracer = Tracer::Bpftrace(
 const PUSH: &str = "scalpel, `push`";
 const PUSH_FLOOR: &str = "floor: two bare records, `push`";
 const PUSH_EMPTY: &str = "floor: empty program, `push`";
+const ENTRY_EMPTY: &str = "floor: empty program, entry alone, `push`";
 const NOP_FLOOR: &str = "floor: two bare records, nop5";
 const NOP_EMPTY: &str = "floor: empty program, nop5";
 const RET: &str = "scalpel `--exits ret`, a function that an exception may pass";
@@ -56,6 +67,7 @@ const RET: &str = "scalpel `--exits ret`, a function that an exception may pass"
 const CASES: &[Case] = &[
     case("no tracer", "push_site", Tracer::Nothing),
     case(PUSH_EMPTY, "push_site", EMPTY),
+    case(ENTRY_EMPTY, "push_site", EMPTY_ENTRY),
     case(PUSH_FLOOR, "push_site", RECORDS),
     case(
         "A/A: two bare records once more, `push`",
@@ -66,6 +78,18 @@ const CASES: &[Case] = &[
     case(PUSH, "push_site", OURS).against(PUSH_FLOOR, "<= 1.1"),
     case("scalpel `--complete`, `push`", "push_site", COMPLETE).against(PUSH_EMPTY, "<= 1.3"),
     case("scalpel `--exits none`, `push`", "push_site", ENTRIES).against(PUSH, ""),
+    case(
+        "scalpel `--mode count`, entry and histograms, `push`",
+        "push_site",
+        COUNTED,
+    )
+    .against(PUSH_EMPTY, "<= 1.25"),
+    case(
+        "scalpel `--mode count --exits none`, `push`",
+        "push_site",
+        COUNTED_ENTRIES,
+    )
+    .against(ENTRY_EMPTY, "<= 1.1"),
     case("bpftrace count, `push`", "push_site", COUNT).against(PUSH, ""),
     case("bpftrace latency script, `push`", "push_site", LATENCY).against(PUSH, "> 1"),
     case("gdb breakpoint, `push`", "push_site", Tracer::Gdb).against(PUSH, "> 1"),
