@@ -1,9 +1,10 @@
 //! Count mode: calls are counted where they happen, and nothing is streamed.
 //!
-//! A *cell* stands for one call edge: a function, and the place that its calls return to. Programs claim cells and
-//! histograms by an atomic addition to [`maps::COUNT_CLAIMS`](crate::kernel::maps::COUNT_CLAIMS), find cells by a hash of
-//! [`CountKey`], and add to them atomically; the collector maps the arrays and reads them without a system call. Two
-//! processors that claim a cell for one key at once both keep theirs: a reader adds up all cells of a key.
+//! A *cell* stands for one call edge: a function, and the place that its calls return to. Programs find it by its hash in an
+//! array, claim a free one by an atomic exchange, and add to it atomically; histograms are claimed from the front, by an
+//! atomic addition to [`maps::COUNT_CLAIMS`](crate::kernel::maps::COUNT_CLAIMS). The collector maps the arrays and reads them
+//! without a system call. Two processors that claim a cell for one key at once both keep theirs: a reader adds up all cells
+//! of a key.
 
 use core::mem::offset_of;
 
@@ -13,8 +14,16 @@ use crate::kernel::MAX_RETURN_DEPTH;
 /// stripe `cpu & ring_mask & (COUNT_STRIPES - 1)`.
 pub const COUNT_STRIPES: usize = 4;
 
-/// Bit of [`CountKey::site`]: the call was a jump out of the function whose id stands below, not a call that returns there.
+/// Bit of [`CountCell::site`]: the call was a jump out of the function whose id stands below, not a call that returns there.
 pub const JUMPED_FROM: u64 = 1 << 63;
+
+/// [`CountCell::site`] of calls that come from nobody knows where: no code is in the first page.
+pub const NO_SITE: u64 = 1;
+
+/// Function id of [`CountCell::func`].
+pub const fn cell_func(func: u32) -> u32 {
+    func & 0xff_ffff
+}
 
 /// Buckets of a histogram: those of [`bucket_of`].
 pub const BUCKETS: usize = 496;
@@ -48,27 +57,16 @@ pub const fn space_execs(space: u32) -> u32 {
     space >> 22
 }
 
-/// Which cell a call belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C, align(8))]
-pub struct CountKey {
-    /// Return address in the process; [`JUMPED_FROM`] and a function id; 0 = not known.
-    pub site: u64,
-    /// Function id, and above its 24 bits the stripe.
-    pub func: u32,
-    /// A [`space`].
-    pub space: u32,
-}
-
-/// One cell. Times in ns. All numbers only grow, but for the key, which is written once; `func` is written last.
+/// One cell. Times in ns. All numbers only grow, but for the key, which is written once: `space` and
+/// `func` by one exchange that claims the cell, then `site`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub struct CountCell {
-    /// [`CountKey::site`].
+    /// Return address in the process; [`JUMPED_FROM`] and a function id; [`NO_SITE`] = not known; 0 = not written yet.
     pub site: u64,
-    /// [`CountKey::space`].
+    /// A [`space`].
     pub space: u32,
-    /// Function id; 0 = the key is not written yet.
+    /// Function id, and above its 24 bits the stripe; 0 = not claimed.
     pub func: u32,
     /// Entries.
     pub calls: u64,
@@ -152,16 +150,13 @@ pub struct TimedCalls {
 /// that seems to be left by an exception may have returned unseen.
 pub const GONE: u32 = 1 << 31;
 
-/// Index into the counters of [`maps::COUNT_CLAIMS`](crate::kernel::maps::COUNT_CLAIMS): cells claimed, and histograms.
+/// Index into the counters of [`maps::COUNT_CLAIMS`](crate::kernel::maps::COUNT_CLAIMS).
 pub mod claims {
-    /// Cells claimed so far.
-    pub const CELLS: u32 = 0;
     /// Histograms claimed so far.
-    pub const HISTOGRAMS: u32 = 1;
+    pub const HISTOGRAMS: u32 = 0;
 }
 
 const _: () = {
-    assert!(size_of::<CountKey>() == 16);
     assert!(size_of::<CountCell>() == 88);
     assert!(offset_of!(CountCell, calls) == 16);
     assert!(size_of::<CountHistogram>() == 24 + 8 * BUCKETS);

@@ -91,9 +91,7 @@ pub mod maps {
     pub const THREADS: &str = "THREADS";
     /// Task storage: [`OpenCalls`](super::OpenCalls), used by `call_complete` only.
     pub const OPEN_CALLS: &str = "OPEN_CALLS";
-    /// Hash: [`CountKey`](crate::count::CountKey) -> u32, the index of its cell.
-    pub const COUNT_INDEX: &str = "COUNT_INDEX";
-    /// Array of [`CountCell`](crate::count::CountCell)s (`BPF_F_MMAPABLE`), claimed from the front.
+    /// Array of [`CountCell`](crate::count::CountCell)s (`BPF_F_MMAPABLE`): a hash table, probed linearly.
     pub const COUNT_CELLS: &str = "COUNT_CELLS";
     /// Array of [`CountHistogram`](crate::count::CountHistogram)s (`BPF_F_MMAPABLE`), claimed from the front.
     pub const COUNT_HISTOGRAMS: &str = "COUNT_HISTOGRAMS";
@@ -243,8 +241,8 @@ pub struct Settings {
     pub jiffy_ns: u32,
     /// Moved on whenever links are replaced: ends of calls that are open then may go unseen, so those are not timed.
     pub count_epoch: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Number of cells less one; the number is a power of two.
+    pub count_mask: u32,
 }
 
 /// Bits of [`Settings::flags`].

@@ -63,3 +63,24 @@ pub(crate) fn claim(count: *mut u64) -> u64 {
         unsafe { AtomicU64::from_ptr(count) }.fetch_add(1, Relaxed)
     }
 }
+
+/// Puts `new` in the place of 0 and gives what was there: 0 = it is there now. A map value, aligned to 8.
+#[inline(always)]
+pub(crate) fn exchange_zero(word: *mut u64, new: u64) -> u64 {
+    #[cfg(target_arch = "bpf")]
+    {
+        let mut old = 0u64;
+        // SAFETY: as in `many`.
+        unsafe {
+            asm!("r0 = cmpxchg_64({word} + 0, r0, {new})", word = in(reg) word, new = in(reg) new, inout("r0") old);
+        }
+        old
+    }
+    #[cfg(not(target_arch = "bpf"))]
+    {
+        // SAFETY: as above.
+        let exchanged =
+            unsafe { AtomicU64::from_ptr(word) }.compare_exchange(0, new, Relaxed, Relaxed);
+        exchanged.unwrap_or_else(|old| old)
+    }
+}

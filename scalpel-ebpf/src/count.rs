@@ -16,7 +16,7 @@ use crate::{add, emit, guard, thread, timed};
 pub(crate) fn session(hit: &Hit) -> u32 {
     if hit.is_return() {
         if let Some(watched) = watched() {
-            timed::leave(watched.state, hit.sp().wrapping_sub(8));
+            timed::leave(watched.state, hit.sp().wrapping_sub(8), false);
         }
         return PROBE_RETURN;
     }
@@ -58,7 +58,7 @@ pub(crate) fn enter(hit: &Hit) -> u32 {
 pub(crate) fn ret(hit: &Hit) -> u32 {
     let Some(watched) = watched() else { return 0 };
     if watched.is_first_exit(hit.cookie()) {
-        timed::leave(watched.state, hit.sp());
+        timed::leave(watched.state, hit.sp(), true);
     }
     0
 }
@@ -68,7 +68,7 @@ pub(crate) fn ret(hit: &Hit) -> u32 {
 pub(crate) fn returned(hit: &Hit) -> u32 {
     let Some(watched) = watched() else { return 0 };
     if watched.is_first_exit(hit.cookie()) {
-        timed::leave(watched.state, hit.sp().wrapping_sub(8));
+        timed::leave(watched.state, hit.sp().wrapping_sub(8), false);
     }
     0
 }
@@ -106,7 +106,7 @@ fn refused(state: *mut ThreadState, func: u32, frame: u64) {
 fn count(state: *mut ThreadState, func: u32, frame: u64) -> u32 {
     let site = guard::read_user(frame);
     let site = if site == guard::trampoline(Task::current()) {
-        jumped_from(frame)
+        jumped_from(state, frame)
     } else {
         site
     };
@@ -116,8 +116,8 @@ fn count(state: *mut ThreadState, func: u32, frame: u64) -> u32 {
 
 /// The trampoline stands where the return address should: whose return is probed in this very frame has jumped here.
 #[inline(never)]
-fn jumped_from(frame: u64) -> u64 {
-    match timed::innermost_in(frame) {
+fn jumped_from(state: *mut ThreadState, frame: u64) -> u64 {
+    match timed::innermost_in(state, frame) {
         0 => 0,
         func => JUMPED_FROM | u64::from(func),
     }

@@ -87,7 +87,7 @@ pub(crate) fn exec(task: *const task_struct, program: *const c_void) {
         let space = space(task.pid(), unsafe { (*process).exec_epoch });
         // SAFETY: as above.
         unsafe { (*process).space = space };
-        if let Some(state) = THREADS.get(task) {
+        if let Some(state) = THREADS.state(task) {
             // SAFETY: the storage of the running thread, the only one that its process has left.
             unsafe { (*state).space = space };
         }

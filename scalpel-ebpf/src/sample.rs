@@ -72,7 +72,7 @@ fn stack(ctx: *mut bpf_perf_event_data, frames: *mut u64, flags: u64) -> usize {
 
 #[inline(always)]
 fn event(ctx: *mut bpf_perf_event_data, pid: u32, tid: u32, user: usize, kernel: usize) -> Event {
-    let state = THREADS.get(Task::current());
+    let state = THREADS.state(Task::current());
     // A sample takes no number of its own: were it lost, the gap would break the thread's call stack for nothing.
     // SAFETY: the storage lives as long as the running thread.
     let seq = state.map_or(0, |state| unsafe { (*state).seq });

@@ -15,11 +15,11 @@ use crate::{emit, thread};
 /// `previous` leaves the processor for `next`.
 #[inline(always)]
 pub(crate) fn switch(previous: *const task_struct, next: *const task_struct) {
-    if let Some(state) = THREADS.get(Task::new(previous)) {
+    if let Some(state) = THREADS.state(Task::new(previous)) {
         leave(state);
     }
     let next = Task::new(next);
-    let known = THREADS.get(next);
+    let known = THREADS.state(next);
     if let Some(state) = known {
         arrive(state);
     }

@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 use core::ptr;
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
-use aya_ebpf::helpers::generated::{bpf_get_current_pid_tgid, bpf_jiffies64};
+use aya_ebpf::helpers::generated::bpf_jiffies64;
 use scalpel_common::kernel::{LossClass, Settings, ThreadState, settings_flags};
 
 use crate::emit;
@@ -88,7 +88,7 @@ pub(crate) fn is_watched(settings: &Settings, pid: u32) -> bool {
 /// which every event needs anyhow, remembers. A stranger never gets storage.
 #[inline(always)]
 pub(crate) fn watched(settings: &Settings, task: Task, pid: u32) -> Option<*mut ThreadState> {
-    if let Some(state) = THREADS.get(task) {
+    if let Some(state) = THREADS.state(task) {
         // SAFETY: the storage lives as long as its thread, and only the thread itself comes here.
         if unsafe { (*state).watch_epoch } == settings.watch_epoch {
             return Some(state);
@@ -113,22 +113,23 @@ pub(crate) fn current() -> *mut ThreadState {
     let Some(settings) = settings() else {
         return ptr::null_mut();
     };
-    // SAFETY: the helper has no precondition.
-    let pid = (unsafe { bpf_get_current_pid_tgid() } >> 32) as u32;
-    watched(settings, Task::current(), pid).unwrap_or(ptr::null_mut())
+    // A load: the helper that gives the same costs a call.
+    let task = Task::current();
+    watched(settings, task, task.pid()).unwrap_or(ptr::null_mut())
 }
 
 #[inline(never)]
 pub(crate) fn begin(settings: &Settings, task: Task) -> Option<*mut ThreadState> {
-    // Time before the first event counts as off the processor: `cpu_ns` begins at 0.
-    let mut initial = ThreadState {
+    let state = THREADS.state_or_new(task);
+    if let Some(state) = state {
+        // SAFETY: the storage lives as long as its thread, which is new to everybody.
+        let state = unsafe { &mut *state };
+        // Time before the first event counts as off the processor: `cpu_ns` begins at 0.
         // SAFETY: the helper has no precondition.
-        off_cpu_ns: unsafe { bpf_ktime_get_ns() },
-        watch_epoch: settings.watch_epoch,
-        space: space_of(task),
-        ..ThreadState::default()
-    };
-    let state = THREADS.get_or_insert(task, &raw mut initial);
+        state.off_cpu_ns = unsafe { bpf_ktime_get_ns() };
+        state.watch_epoch = settings.watch_epoch;
+        state.space = space_of(task);
+    }
     if state.is_none() {
         emit::count_class(LossClass::ThreadState);
     }

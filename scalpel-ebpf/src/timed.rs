@@ -5,17 +5,17 @@
 //! elsewhere cannot be called from here: aya has no kernel functions; and one number a call is not enough for own times.
 
 use scalpel_common::count::{IS_INNER, JUMPED_FROM, TimedCall, TimedCalls};
-use scalpel_common::kernel::{LossClass, MAX_RETURN_DEPTH, ThreadState};
+use scalpel_common::kernel::{MAX_RETURN_DEPTH, ThreadState};
 
 use crate::fields::Task;
-use crate::maps::{SETTINGS, TIMED_CALLS};
+use crate::maps::{SETTINGS, ThreadRecord};
 use crate::thread::{self, Stamp};
-use crate::{add, cells, emit, guard};
+use crate::{add, cells, guard};
 
 /// Counts an entry and opens its call. False = it is not counted, and its end will not be known.
 #[inline(never)]
 pub(crate) fn enter(state: *mut ThreadState, func: u32, frame: u64, site: u64) -> bool {
-    let Some(open) = current_calls() else {
+    let Some(open) = current_calls(state) else {
         return false;
     };
     let mut edge = site;
@@ -24,12 +24,25 @@ pub(crate) fn enter(state: *mut ThreadState, func: u32, frame: u64, site: u64) -
     {
         edge = make_room(state, open, frame, site);
     }
-    let depth = open.depth;
-    if depth as usize >= MAX_RETURN_DEPTH {
+    if open.depth as usize >= MAX_RETURN_DEPTH {
         return false;
     }
     // SAFETY: the storage lives as long as the running thread.
     let cell = cells::count_call(func, edge, unsafe { (*state).space });
+    push(
+        state,
+        open,
+        frame,
+        site,
+        u64::from(func) | u64::from(cell) << 32,
+    );
+    true
+}
+
+/// Opens a call. Function and cell in one register, and apart from [`enter`]: see "The stack" in `main.rs`.
+#[inline(never)]
+fn push(state: *mut ThreadState, open: &mut TimedCalls, frame: u64, site: u64, func_cell: u64) {
+    let (func, depth) = (func_cell as u32, open.depth);
     let inner = is_open(open, func);
     let stamp = thread::stamp(state);
     if let Some(call) = open.calls.get_mut(depth as usize & (MAX_RETURN_DEPTH - 1)) {
@@ -40,34 +53,42 @@ pub(crate) fn enter(state: *mut ThreadState, func: u32, frame: u64, site: u64) -
             inner_wall_ns: 0,
             inner_cpu_ns: 0,
             func: if inner { func | IS_INNER } else { func },
-            cell,
-            // SAFETY: as above.
+            cell: (func_cell >> 32) as u32,
+            // SAFETY: the storage lives as long as the running thread.
             events: unsafe { (*state).seq },
             site: site as u32,
         };
     }
     open.depth = depth + 1;
-    true
 }
 
-/// The end of the call in `frame`, and of those within it that nobody saw end.
+/// The end of the call in `frame`, and of those within it that nobody saw end. `all` = a `ret` ran: whoever jumped to the call
+/// out of the same frame has ended with it; return probes tell each of them by itself.
 #[inline(never)]
-pub(crate) fn leave(state: *mut ThreadState, frame: u64) {
-    let Some(open) = current_calls() else { return };
+pub(crate) fn leave(state: *mut ThreadState, frame: u64, all: bool) {
+    let Some(open) = current_calls(state) else {
+        return;
+    };
     thread::next_seq(state);
     if innermost(open).is_some_and(|call| call.frame < frame) {
         close_below(state, open, frame);
     }
-    if innermost(open).is_some_and(|call| call.frame == frame) {
+    for _ in 0..MAX_RETURN_DEPTH {
+        if innermost(open).is_none_or(|call| call.frame != frame) {
+            break;
+        }
         close(open, &thread::stamp(state), state, false);
+        if !all {
+            break;
+        }
     }
 }
 
 /// The function of the innermost open call, if it is in `frame`; else 0.
 #[inline(always)]
-pub(crate) fn innermost_in(frame: u64) -> u32 {
-    let call = calls().and_then(|open| innermost(open));
-    call.filter(|call| call.frame == frame)
+pub(crate) fn innermost_in(state: *mut ThreadState, frame: u64) -> u32 {
+    innermost(calls(state))
+        .filter(|call| call.frame == frame)
         .map_or(0, |call| call.func & !IS_INNER)
 }
 
@@ -167,8 +188,8 @@ fn add_times(call: &TimedCall, wall: u64, cpu: u64, events: u32, unwound: bool) 
 
 /// The open calls, without times for those that were open when links were replaced: their ends may have gone unseen.
 #[inline(always)]
-fn current_calls() -> Option<&'static mut TimedCalls> {
-    let open = calls()?;
+fn current_calls(state: *mut ThreadState) -> Option<&'static mut TimedCalls> {
+    let open = calls(state);
     let settings = SETTINGS.get(0)?;
     // SAFETY: the slot lives as long as the program; the collector writes it.
     let epoch = unsafe { (&raw const settings.count_epoch).read_volatile() };
@@ -211,27 +232,9 @@ fn innermost(open: &TimedCalls) -> Option<&TimedCall> {
 }
 
 #[inline(always)]
-fn calls() -> Option<&'static mut TimedCalls> {
-    // SAFETY: the storage lives as long as the running thread, and only programs on that thread use it.
-    let known = TIMED_CALLS
-        .get(Task::current())
-        .map(|calls| unsafe { &mut *calls });
-    if known.is_some() {
-        known
-    } else {
-        first_calls()
-    }
-}
-
-#[inline(never)]
-fn first_calls() -> Option<&'static mut TimedCalls> {
-    // The kernel zeroes storage that is made without an initial value.
-    // SAFETY: as in `calls`.
-    let made = TIMED_CALLS
-        .get_or_insert(Task::current(), core::ptr::null_mut())
-        .map(|calls| unsafe { &mut *calls });
-    if made.is_none() {
-        emit::count_class(LossClass::ThreadState);
-    }
-    made
+fn calls(state: *mut ThreadState) -> &'static mut TimedCalls {
+    let record: *mut ThreadRecord = state.cast();
+    // SAFETY: every state is the head of a record, which lives as long as the running thread; only programs on that
+    // thread use it.
+    unsafe { &mut (*record).timed }
 }

@@ -9,7 +9,8 @@ use aya::maps::Map;
 use memmap2::{MmapOptions, MmapRaw};
 use rustc_hash::FxHashMap;
 use scalpel_common::count::{
-    BUCKETS, CountCell, CountHistogram, JUMPED_FROM, claims, space_execs, space_pid,
+    BUCKETS, CountCell, CountHistogram, JUMPED_FROM, NO_SITE, cell_func, claims, space_execs,
+    space_pid,
 };
 use scalpel_common::kernel::maps;
 
@@ -26,7 +27,7 @@ pub struct CountReader {
     cells: Mapped,
     histograms: Mapped,
     claims: Mapped,
-    told: Vec<[u64; NUMBERS]>,
+    told: FxHashMap<u32, [u64; NUMBERS]>,
     told_times: Vec<[u32; 2 * BUCKETS]>,
     told_calls: FxHashMap<FuncId, u64>,
     maxima: FxHashMap<FuncId, (u64, u64)>,
@@ -47,7 +48,7 @@ impl CountReader {
             cells: Mapped::of(kernel, maps::COUNT_CELLS, size_of::<CountCell>())?,
             histograms: Mapped::of(kernel, maps::COUNT_HISTOGRAMS, size_of::<CountHistogram>())?,
             claims: Mapped::of(kernel, maps::COUNT_CLAIMS, 8)?,
-            told: Vec::new(),
+            told: FxHashMap::default(),
             told_times: Vec::new(),
             told_calls: FxHashMap::default(),
             maxima: FxHashMap::default(),
@@ -93,21 +94,18 @@ impl CountReader {
         self.maxima.get(&func).copied()
     }
 
-    /// Cells in use, and how many there are.
-    pub fn cells_in_use(&self) -> (usize, usize) {
-        (self.claimed(claims::CELLS, &self.cells), self.cells.entries)
-    }
-
-    fn claimed(&self, kind: u32, of: &Mapped) -> usize {
-        let claimed = self.claims.u64(kind as usize, 0);
-        usize::try_from(claimed).map_or(of.entries, |claimed| claimed.min(of.entries))
+    fn histograms_claimed(&self) -> usize {
+        let (claimed, most) = (
+            self.claims.u64(claims::HISTOGRAMS as usize, 0),
+            self.histograms.entries,
+        );
+        usize::try_from(claimed).map_or(most, |claimed| claimed.min(most))
     }
 
     fn edges(&mut self, knows: impl Fn(Pid, u32) -> bool) -> Vec<CountedEdge> {
-        let claimed = self.claimed(claims::CELLS, &self.cells);
-        self.told.resize(claimed.max(self.told.len()), [0; NUMBERS]);
         let mut edges = Vec::new();
-        for (index, told) in self.told.iter_mut().enumerate() {
+        for number in 0..u32::try_from(self.cells.entries).unwrap_or(u32::MAX) {
+            let index = number as usize;
             let Some((pid, execs, mut edge)) = key(&self.cells, index) else {
                 continue;
             };
@@ -117,6 +115,7 @@ impl CountReader {
             }
             let now: [u64; NUMBERS] =
                 std::array::from_fn(|word| self.cells.u64(index, 16 + 8 * word));
+            let told = self.told.entry(number).or_insert([0; NUMBERS]);
             if now == *told {
                 continue;
             }
@@ -145,7 +144,7 @@ impl CountReader {
     }
 
     fn times(&mut self) -> Vec<CountedTimes> {
-        let claimed = self.claimed(claims::HISTOGRAMS, &self.histograms);
+        let claimed = self.histograms_claimed();
         let known = self.told_times.len();
         self.told_times.resize(claimed.max(known), [0; 2 * BUCKETS]);
         let mut times = Vec::new();
@@ -180,16 +179,17 @@ impl CountReader {
     }
 }
 
-/// Process, execs and key of a cell; `None` = it is claimed, but its key is not written yet.
+/// Process, execs and key of a cell; `None` = it is free, or its key is not written yet.
 fn key(cells: &Mapped, index: usize) -> Option<(Pid, u32, CountedEdge)> {
-    let func = FuncId::new(cells.u32(index, 12))?;
+    let func = FuncId::new(cell_func(cells.u32(index, 12)))?;
     let (site, space) = (cells.u64(index, 0), cells.u32(index, 8));
-    let site = if site & JUMPED_FROM != 0 {
-        FuncId::new(site as u32).map_or(CountedSite::Unknown, CountedSite::Jump)
-    } else if site == 0 {
-        CountedSite::Unknown
-    } else {
-        CountedSite::Address(site)
+    let site = match site {
+        0 => return None,
+        NO_SITE => CountedSite::Unknown,
+        jump if jump & JUMPED_FROM != 0 => {
+            FuncId::new(jump as u32).map_or(CountedSite::Unknown, CountedSite::Jump)
+        }
+        address => CountedSite::Address(address),
     };
     let pid = Pid(space_pid(space));
     Some((pid, space_execs(space), nothing(pid, func, site)))

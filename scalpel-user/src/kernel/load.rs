@@ -55,7 +55,7 @@ pub struct LoadOptions<'a> {
     pub lease_until: MonoTime,
     /// What the programs do at a probe.
     pub family: Family,
-    /// Most call edges that are counted, over all stripes: 100 bytes each, and as much again for those in use.
+    /// Cells for call edges, over all stripes, a power of two: 88 bytes each. A hash table: full at about three quarters.
     pub count_cells: u32,
     /// Most histograms, over all stripes: 4 KiB each.
     pub count_histograms: u32,
@@ -132,6 +132,7 @@ impl Kernel {
             ring_mask: rings.count - 1,
             functions,
             jiffy_ns: jiffy_ns(),
+            count_mask: cells(options) - 1,
             ..Settings::default()
         };
         let settings = SettingsSlot::take(&mut ebpf, first)?;
@@ -293,8 +294,7 @@ fn load_object(
     let counting = options.family == Family::Count;
     let at_most = |most: u32| if counting { most.max(1) } else { 1 };
     loader
-        .map_max_entries(maps::COUNT_INDEX, at_most(options.count_cells))
-        .map_max_entries(maps::COUNT_CELLS, at_most(options.count_cells))
+        .map_max_entries(maps::COUNT_CELLS, at_most(cells(options)))
         .map_max_entries(maps::COUNT_HISTOGRAMS, at_most(options.count_histograms))
         .map_max_entries(
             maps::COUNT_SLOTS,
@@ -306,6 +306,14 @@ fn load_object(
     let level = diagnostics::level(options.diagnostics);
     loader.override_global(diagnostics::LEVEL, &level, true);
     loader.load(options.object).map_err(refused_maps)
+}
+
+/// A power of two.
+const fn cells(options: &LoadOptions<'_>) -> u32 {
+    match options.count_cells.checked_ilog2() {
+        Some(log2) => 1 << log2,
+        None => 1,
+    }
 }
 
 /// Makes the call rings and puts them where the programs find them.
