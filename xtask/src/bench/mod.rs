@@ -41,6 +41,9 @@ pub(crate) struct Options {
     /// Run only these parts and print them; writes nothing (repeatable).
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
+    /// So many rounds instead of each part's own number.
+    #[arg(long, value_name = "N", conflicts_with = "quick")]
+    rounds: Option<usize>,
     /// With --only: put what was measured in the place of what the page and its data have of these parts.
     #[arg(long, requires = "only", conflicts_with = "quick")]
     update: bool,
@@ -146,7 +149,8 @@ fn wanted(options: &Options, part: Part) -> bool {
 }
 
 fn measure(part: Part, options: &Options) -> Result<Vec<Section>> {
-    let rounds = |many: usize| if options.quick { 2 } else { many };
+    let asked = options.rounds.or(options.quick.then_some(2));
+    let rounds = |many: usize| asked.unwrap_or(many).max(1);
     let one = match part {
         Part::Calls => calls::run(rounds(5)),
         Part::Sites => sites::run(),
