@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn assert_sound(catalog: &Catalog, text: &[u8]) {
-    let lines = text.iter().filter(|&&byte| byte == b'\n').count() as u32 + 1;
+    let lines = text.iter().filter(|&&byte| matches!(byte, b'\n' | b'\r')).count() as u32 + 1;
     for (id, definition) in catalog.numbered() {
         let span = &definition.span;
         assert!(span.declared.byte <= span.start.byte, "{definition:?}");

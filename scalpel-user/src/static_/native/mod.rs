@@ -234,6 +234,8 @@ impl Adding<'_, '_> {
         for call in calls {
             let callee = match call.target {
                 Target::Function(index) => self.by_index.get(index).copied().flatten(),
+                // A damaged table names nothing.
+                Target::Import("") => None,
                 Target::Import(name) => Some(self.import(name)),
             };
             let caller = self.by_index.get(call.caller).copied().flatten();
