@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use scalpel_fuzz::Counts;
 use scalpel_scope::pt::{Clock, CodeBytes, Flows, Image, Processor, Single, Stream, Summary};
-use scalpel_scope::sink::Kept;
 use scalpel_scope::symbol::{Resolver, Symbol};
 
 /// Where the code stands.
@@ -20,18 +20,18 @@ impl Resolver for NoNames {
     }
 }
 
-fn decode(code: &[u8], packets: &[u8], stretch: usize) -> (Summary, Kept) {
+fn decode(code: &[u8], packets: &[u8], stretch: usize) -> (Summary, Counts) {
     let image = Image::new().expect("libipt is installed");
     let bytes = CodeBytes::new(code.to_vec()).expect("memory");
     image.map(BASE, &bytes, 0, code.len() as u64).expect("a piece of code");
     let mut names = NoNames;
     let mut guide = Single::new(image, &mut names);
-    let mut kept = Kept::default();
-    let mut flows = Flows::new(&mut kept);
+    let mut counts = Counts::default();
+    let mut flows = Flows::new(&mut counts);
     let processor = Some(Processor { family: 6, model: 79, stepping: 1 });
     let mut stream = Stream::new(processor, Clock::default()).in_stretches_of(stretch);
     stream.all(packets, &mut guide, &mut flows).expect("libipt is installed");
-    (flows.finish(), kept)
+    (flows.finish(), counts)
 }
 
 fuzz_target!(|bytes: &[u8]| {
@@ -40,9 +40,9 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let (code, packets) = rest.split_at(usize::from(size).min(rest.len()));
     let packets = &packets[..packets.len().min(MOST_PACKETS)];
-    let (summary, kept) = decode(code, packets, 1 << 20);
-    assert_eq!(summary.instructions, kept.steps.len() as u64);
-    assert_eq!(summary.distinct, kept.code.len());
+    let (summary, counts) = decode(code, packets, 1 << 20);
+    assert_eq!(summary.instructions, counts.steps);
+    assert_eq!(summary.distinct, counts.code);
     let (parts, _) = decode(code, packets, 32 + usize::from(small));
     // A whole trace is whole in parts, and the other way round says nothing: a cut may hide what does not fit.
     if summary.reasons.is_empty() && parts.reasons.is_empty() {

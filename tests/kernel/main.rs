@@ -14,6 +14,7 @@ mod sample;
 mod sched;
 mod scope;
 mod scope_harm;
+mod scope_places;
 mod sites;
 mod stream;
 
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     dump::add(&mut suite);
     scope::add(&mut suite);
     scope_harm::add(&mut suite);
+    scope_places::add(&mut suite);
     suite.run()
 }
 

@@ -9,6 +9,7 @@ mod postgres;
 mod redis;
 mod ripgrep;
 mod scope;
+mod scope_killed;
 mod sqlite;
 mod verdict;
 
@@ -28,5 +29,6 @@ fn main() -> ExitCode {
     native::add(&mut suite);
     node::add(&mut suite);
     scope::add(&mut suite, &programs);
+    scope_killed::add(&mut suite, &programs);
     suite.run()
 }

@@ -122,6 +122,11 @@ pub const SCOPED: Fixture = Fixture::c("scoped", &["scoped.c", "scoped.s"]);
 /// [`SCOPED`] with the C library in it.
 pub const SCOPED_STATIC: Fixture =
     Fixture::c("scoped-static", &["scoped.c", "scoped.s"]).flags(&["-static"]);
+/// [`SCOPED`] over musl, its loader mapped.
+pub const SCOPED_MUSL: Fixture = Fixture::musl("scoped-musl", &["scoped.c", "scoped.s"]);
+/// [`SCOPED`] with musl in it.
+pub const SCOPED_MUSL_STATIC: Fixture =
+    Fixture::musl("scoped-musl-static", &["scoped.c", "scoped.s"]).flags(&["-static"]);
 /// [`SCOPED`] without symbols, at fixed addresses.
 pub const SCOPED_STRIPPED: Fixture = Fixture::c("scoped-stripped", &["scoped.c", "scoped.s"])
     .flags(&["-no-pie", "-fno-pie"])

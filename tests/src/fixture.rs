@@ -20,6 +20,8 @@ use crate::suite::Skip;
 pub enum Compiler {
     /// `cc`.
     C,
+    /// `musl-gcc`: the same language over another C library.
+    Musl,
     /// `c++`.
     Cpp,
     /// `rustc`.
@@ -52,6 +54,14 @@ impl Fixture {
             compiler: Compiler::C,
             flags: &[],
             stripped: false,
+        }
+    }
+
+    /// A C program over musl.
+    pub const fn musl(name: &'static str, sources: &'static [&'static str]) -> Self {
+        Self {
+            compiler: Compiler::Musl,
+            ..Self::c(name, sources)
         }
     }
 
@@ -148,7 +158,7 @@ impl Fixture {
 
     fn defaults(&self) -> &'static [&'static str] {
         match self.compiler {
-            Compiler::C => &[
+            Compiler::C | Compiler::Musl => &[
                 "-std=gnu17",
                 "-O2",
                 "-g",
@@ -207,6 +217,7 @@ impl Compiler {
     const fn program(self) -> &'static str {
         match self {
             Self::C => "cc",
+            Self::Musl => "musl-gcc",
             Self::Cpp => "c++",
             Self::Rust => "rustc",
             Self::Go => "go",

@@ -133,6 +133,7 @@ pub fn complete(pid: u32, func: &str, args: &[&str]) -> anyhow::Result<Scope> {
 pub struct Target {
     running: Running,
     copy: Copy,
+    pid: u32,
 }
 
 impl Target {
@@ -143,12 +144,27 @@ impl Target {
         command.arg(shape);
         let mut running = Running::start(command)?;
         running.stdout_line(|line| line == "ready\n")?;
-        Ok(Self { running, copy })
+        let pid = running.pid();
+        Ok(Self { running, copy, pid })
+    }
+
+    /// The same in a pid namespace of its own, where it has another number.
+    pub fn start_in_namespace(fixture: &Fixture, shape: &str) -> anyhow::Result<Self> {
+        let copy = fixture.copy()?;
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc"]);
+        command.arg(copy.path()).arg(shape);
+        let mut running = Running::start(command)?;
+        running.stdout_line(|line| line == "ready\n")?;
+        let parent = running.pid();
+        let children = format!("/proc/{parent}/task/{parent}/children");
+        let pid = std::fs::read_to_string(children)?.trim().parse()?;
+        Ok(Self { running, copy, pid })
     }
 
     /// Its process.
     pub fn pid(&self) -> u32 {
-        self.running.pid()
+        self.pid
     }
 
     /// The process, for tests that talk to it themselves.

@@ -78,15 +78,22 @@ fn kills(count: u32) -> Result<()> {
     cmd::say(format_args!(
         "{count} scopes, each killed at a random moment"
     ));
-    let test = ["--package", "scalpel-tests", "--test", "kernel", "--"];
-    cmd::run(
-        cmd::cargo()
-            .args(["test", "--locked", "--quiet"])
-            .args(test)
-            .arg("scope::who_is_killed")
-            .env("SCALPEL_SCOPE_CYCLES", count.to_string())
-            .env("SCALPEL_REQUIRE", "kernel"),
-    )
+    for (suite, name) in [
+        ("kernel", "scope::who_is_killed"),
+        // Each other one, of a server under load.
+        ("real", "scope::redis_outlives"),
+    ] {
+        let test = ["--package", "scalpel-tests", "--test", suite];
+        cmd::run(
+            cmd::cargo()
+                .args(["test", "--locked", "--quiet"])
+                .args(test)
+                .args(["--", "--nocapture", name])
+                .env("SCALPEL_SCOPE_CYCLES", count.to_string())
+                .env("SCALPEL_REQUIRE", suite),
+        )?;
+    }
+    Ok(())
 }
 
 /// Runs one target.

@@ -1,4 +1,5 @@
 //! `cargo xtask test`: every check and every test, with what they need, and one closing line that counts them.
+mod aarch64;
 mod bindings;
 mod counts;
 mod docs;
@@ -48,6 +49,8 @@ enum Step {
     Node,
     /// The scopes of C, C++, Python and Node.js, each in its own test runner.
     Bindings,
+    /// Scopes and their bindings, compiled for aarch64 Linux.
+    Aarch64,
     /// Exports, opened by the programs that they are for.
     Exports,
     /// Programs with known truth, by themselves (compilers).

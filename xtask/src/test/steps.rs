@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 
 use super::counts::Counts;
-use super::{Step, bindings, docs, exports, node, projects, python};
+use super::{Step, aarch64, bindings, docs, exports, node, projects, python};
 use crate::{apt, cmd, tidy};
 
 /// Everything but the BPF programs, which no host can link.
@@ -29,6 +29,7 @@ pub(super) fn run(step: Step, yes: bool) -> Result<Counts> {
         Step::Python => python::run(yes),
         Step::Node => node::run(yes),
         Step::Bindings => bindings::run(yes),
+        Step::Aarch64 => aarch64::run(yes),
         Step::Exports => exports::run(yes),
         Step::Fixtures => fixtures(yes),
         Step::Kernel => kernel(),
@@ -107,7 +108,7 @@ fn whole(targets: &[&str]) -> Result<Counts> {
 }
 
 fn fixtures(yes: bool) -> Result<Counts> {
-    let mut packages = vec!["gcc", "g++", "libc6-dev", "binutils", "gdb"];
+    let mut packages = vec!["gcc", "g++", "libc6-dev", "binutils", "gdb", "musl-tools"];
     if !apt::exists("go") {
         packages.push("golang-go");
     }

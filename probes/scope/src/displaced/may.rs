@@ -14,6 +14,12 @@ pub(super) fn ranges() -> Vec<Range> {
     text.lines().filter_map(|line| range(line, alone)).collect()
 }
 
+/// The mappings of files among them.
+pub(super) fn text() -> Vec<Range> {
+    let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    text.lines().filter_map(|line| range(line, false)).collect()
+}
+
 /// Private and not writable. Code of no file is a just-in-time compiler's: another thread could rewrite it.
 fn range(line: &str, alone: bool) -> Option<Range> {
     let mut words = line.splitn(6, ' ');

@@ -99,6 +99,11 @@ fn of(thread: &Thread) -> Option<&'static mut Copies> {
     unsafe { thread.copies.as_mut() }
 }
 
+/// Code of files that cannot be written, as it is mapped now.
+pub(super) fn unwritable() -> impl Iterator<Item = (u64, u64)> {
+    may::text().into_iter()
+}
+
 /// The first scope of a thread was opened (and it is not armed yet): whether it may run from copies.
 pub(super) fn open(thread: &mut Thread, form: Form, wanted: bool) {
     close(thread);

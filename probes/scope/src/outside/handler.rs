@@ -8,7 +8,9 @@ use std::arch::global_asm;
 use std::io;
 
 use super::breakpoint::MARK;
+use super::process::Signals;
 use super::sys::{self, Registers, Stop, Tid};
+use super::watch::OPTIONS;
 
 global_asm!(
     ".pushsection .rodata.scalpel_outside, \"a\", @progbits",
@@ -212,6 +214,8 @@ pub(super) enum HandlerError {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handler {
     at: u64,
+    /// The thread runs under a seccomp filter.
+    filtered: bool,
 }
 
 impl Handler {
@@ -220,12 +224,13 @@ impl Handler {
     pub(super) fn place(tid: Tid, mappings: &[(u64, u64)]) -> Result<Self, HandlerError> {
         let blob = blob();
         let room = blob.bytes.next_multiple_of(64);
+        let filtered = Signals::of(tid).filtered;
         for (start, end) in mappings {
             let at = end.saturating_sub(room);
             if at < *start {
                 continue;
             }
-            let handler = Self { at };
+            let handler = Self { at, filtered };
             match handler.what_is_there(tid, &blob) {
                 Some(There::Ours) => return Ok(handler),
                 Some(There::Nothing) => {
@@ -321,10 +326,17 @@ impl Handler {
         self.set(tid, Word::Origin, &[registers.rip])?;
         let mut call = *registers;
         call.rip = self.at + blob().call;
+        // A filter of the program's is not asked about this one call, and about every other.
+        if self.filtered {
+            sys::set_options(tid, OPTIONS | libc::PTRACE_O_SUSPEND_SECCOMP)?;
+        }
         // From here on the thread comes back by itself, whatever becomes of the guardian.
         sys::set_registers(tid, &call)?;
         self.to_stop(tid)?;
         self.to_stop(tid)?;
+        if self.filtered {
+            sys::set_options(tid, OPTIONS)?;
+        }
         let behind = sys::registers(tid)?;
         let mut bytes = [0; 32];
         let got = sys::read_memory(tid, behind.rsp, &mut bytes);

@@ -85,6 +85,17 @@ fn bit(signal: i32) -> u64 {
         .unwrap_or(0)
 }
 
+/// Whether this process has `CAP_SYS_ADMIN`.
+pub(super) fn may_administer() -> bool {
+    const SYS_ADMIN: u32 = 21;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:\t"));
+    let set = set.and_then(|set| u64::from_str_radix(set, 16).ok());
+    set.is_some_and(|set| set & 1 << SYS_ADMIN != 0)
+}
+
 /// The threads of a process, as they are now.
 pub(super) fn threads(pid: Tid) -> Vec<Tid> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"));

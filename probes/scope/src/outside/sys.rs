@@ -78,6 +78,12 @@ pub(super) fn seize(tid: Tid, options: i32) -> io::Result<()> {
     .map(drop)
 }
 
+/// Sets how a stopped thread is traced.
+pub(super) fn set_options(tid: Tid, options: i32) -> io::Result<()> {
+    let options = u64::from(options.unsigned_abs());
+    ptrace(libc::PTRACE_SETOPTIONS, tid, 0, options).map(drop)
+}
+
 /// Lets a stopped thread run.
 pub(super) fn resume(tid: Tid, signal: i32) -> io::Result<()> {
     ptrace(libc::PTRACE_CONT, tid, 0, u64::from(signal.unsigned_abs())).map(drop)

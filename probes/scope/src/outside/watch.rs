@@ -98,7 +98,14 @@ impl Watch {
             passed: 0,
             late: 0,
         };
-        let options = options(pid);
+        // Who may suspend a filter for one call is asked before anything is done.
+        if Signals::of(pid).filtered && !process::may_administer() {
+            return Err(refusal(
+                pid,
+                pid,
+                &io::Error::from_raw_os_error(libc::EPERM),
+            ));
+        }
         // Threads may be born meanwhile: those of a traced one are traced from their birth.
         loop {
             let new: Vec<Tid> = process::threads(pid)
@@ -109,7 +116,7 @@ impl Watch {
                 break;
             }
             for tid in new {
-                match sys::seize(tid, options) {
+                match sys::seize(tid, OPTIONS) {
                     Ok(()) => _ = watch.threads.insert(tid, Thread::default()),
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) && tid != pid => {}
                     Err(error) => return Err(refusal(pid, tid, &error)),
@@ -384,20 +391,15 @@ pub(super) fn trap_number(signal: i32, info: SignalInfo) -> Option<u8> {
         .and_then(|number| u8::try_from(number).ok())
 }
 
-fn options(pid: Tid) -> i32 {
-    let all = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
-    if Signals::of(pid).filtered {
-        all | libc::PTRACE_O_SUSPEND_SECCOMP
-    } else {
-        all
-    }
-}
+/// How all threads are traced.
+pub(super) const OPTIONS: i32 =
+    libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
 
 fn refusal(pid: Tid, tid: Tid, error: &io::Error) -> Refusal {
     let signals = Signals::of(tid);
     let why = match signals.tracer {
         0 if signals.filtered => format!(
-            "process {pid} runs under a seccomp filter, which must be suspended while it is traced: that needs \
+            "process {pid} runs under a seccomp filter, which must be suspended while a handler is set: that needs \
              CAP_SYS_ADMIN ({error})"
         ),
         0 => format!(

@@ -14,6 +14,8 @@ use crate::trace::{Code, Link, Step};
 
 /// Most blocks that are remembered: behind them it begins anew.
 const REMEMBERED: usize = 1 << 20;
+/// Most instructions of theirs: a long block has very many.
+const MOST_HELD: usize = 1 << 21;
 /// Blocks of which the latest are found without a search.
 const RECENT: usize = 1 << 12;
 
@@ -45,6 +47,8 @@ type BlockKey = (u32, u64, u64, u64, u16);
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     all: HashMap<BlockKey, Rc<Read>>,
+    /// Instructions of all of them.
+    held: usize,
     recent: Vec<Option<(BlockKey, Rc<Read>)>>,
 }
 
@@ -96,9 +100,12 @@ impl Blocks {
     }
 
     fn insert(&mut self, key: BlockKey, read: &Rc<Read>) {
-        if self.all.len() >= REMEMBERED {
+        if self.all.len() >= REMEMBERED || self.held >= MOST_HELD {
             self.all.clear();
+            self.recent.clear();
+            self.held = 0;
         }
+        self.held += read.line.len();
         self.all.insert(key, Rc::clone(read));
         self.remember(key, read);
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::cure::{Cure, holds};
+use super::text::Text;
 use super::thread::{self, DEEPEST, Entry, Thread};
 use super::{altstack, callout, displaced, engine, guard, key, memory, probed, sys, trap};
 use crate::trace::{Child, Reasons};
@@ -38,6 +39,7 @@ pub(super) fn enter(tid: u32) -> Result<*mut Thread, String> {
         log: state.log,
         stack: state.stack,
         copies: state.copies,
+        text: state.text,
         key: key(),
         ..blank()
     };
@@ -142,15 +144,19 @@ fn blank() -> Thread {
         old_stack: None,
         callout: callout::State::default(),
         copies: null_mut(),
+        text: null_mut(),
+        in_text: false,
     }
 }
 
 fn allocate() -> Result<*mut Thread, String> {
     let log = map(LOG_ROOM * size_of::<Entry>())?;
     let stack = map(altstack::BYTES)?;
+    let text = map(size_of::<Text>())?;
     Ok(Box::into_raw(Box::new(Thread {
         log: log.cast(),
         stack,
+        text: text.cast(),
         ..blank()
     })))
 }

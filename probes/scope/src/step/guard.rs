@@ -22,6 +22,7 @@ const EINVAL: i64 = -22;
 const SET_BYTES: u64 = 8;
 const PR_SET_SECCOMP: u64 = 22;
 const CLONE_THREAD: u64 = 0x1_0000;
+const MREMAP_FIXED: u64 = 2;
 /// Numbers of another table carry this bit.
 const X32_BIT: u64 = 0x4000_0000;
 
@@ -48,7 +49,12 @@ pub(super) fn before(
         Mnemonic::Sysenter | Mnemonic::Iretq | Mnemonic::Iretd | Mnemonic::Iret => {
             Verdict::Halt(Reasons::UNGUARDED)
         }
-        Mnemonic::Int if flow::is_system_call(instruction) => old_call(registers.rax()),
+        Mnemonic::Int if flow::is_system_call(instruction) => {
+            if let Some(text) = thread.text() {
+                text.off();
+            }
+            old_call(registers.rax())
+        }
         Mnemonic::Syscall => call(thread, registers, instruction.next_ip()),
         _ => Verdict::Run,
     }
@@ -66,6 +72,7 @@ fn old_call(number: u64) -> Verdict {
 
 fn call(thread: &mut Thread, registers: &mut Registers<'_>, behind: u64) -> Verdict {
     let number = registers.rax();
+    remaps(thread, registers);
     let trap = u64::from(libc::SIGTRAP.unsigned_abs());
     match number {
         nr::FORK | nr::VFORK | nr::CLONE | nr::CLONE3 | nr::EXECVE | nr::EXECVEAT
@@ -111,6 +118,26 @@ fn call(thread: &mut Thread, registers: &mut Registers<'_>, behind: u64) -> Verd
         }
         _ if number & X32_BIT != 0 => Verdict::Halt(Reasons::UNGUARDED),
         _ => Verdict::Run,
+    }
+}
+
+/// What is mapped may become another: text that was read there is forgotten.
+fn remaps(thread: &mut Thread, registers: &Registers<'_>) {
+    let Some(text) = thread.text() else {
+        return;
+    };
+    let (at, len) = (registers.rdi(), registers.rsi());
+    match registers.rax() {
+        nr::MREMAP => {
+            text.changes(at, len);
+            if registers.r10() & MREMAP_FIXED != 0 {
+                text.changes(registers.r8(), registers.rdx());
+            }
+        }
+        // How much is told by the kernel's own books.
+        nr::SHMAT | nr::SHMDT | nr::REMAP_FILE_PAGES => text.off(),
+        nr::MMAP | nr::MUNMAP | nr::MPROTECT | nr::PKEY_MPROTECT => text.changes(at, len),
+        _ => {}
     }
 }
 

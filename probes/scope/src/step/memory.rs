@@ -83,6 +83,12 @@ fn read_on(at: u64, first: &mut [u8], other: u64, second: &mut [u8]) -> usize {
     first.len()
 }
 
+/// Fills `buffer` from many places, each an address and a length in `remote`; how many bytes are there.
+pub(super) fn read_all(remote: &[u64], buffer: &mut [u8]) -> usize {
+    let local = [buffer.as_mut_ptr() as u64, buffer.len() as u64];
+    usize::try_from(copy(READV, &local, remote)).unwrap_or(0)
+}
+
 /// A word, if all of it is there.
 pub(super) fn read_word(addr: u64) -> Option<u64> {
     let mut bytes = [0; 8];
@@ -99,16 +105,15 @@ pub(super) fn write(addr: u64, bytes: &[u8]) -> Result<(), WriteError> {
     }
 }
 
-/// Vectors of an address and a length each, as many on one side as on the other.
+/// Vectors of an address and a length each, of as many bytes on one side as on the other.
 fn copy(number: u64, local: &[u64], remote: &[u64]) -> i64 {
     let pid = u64::from(PID.load(Ordering::Relaxed));
-    let count = (local.len() / 2) as u64;
     let args = [
         pid,
         local.as_ptr() as u64,
-        count,
+        (local.len() / 2) as u64,
         remote.as_ptr() as u64,
-        count,
+        (remote.len() / 2) as u64,
         0,
     ];
     // SAFETY: all vectors live through the call; a bad remote address is the kernel's EFAULT.

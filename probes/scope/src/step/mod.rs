@@ -24,6 +24,7 @@ mod probed;
 mod registers;
 mod stop;
 mod sys;
+mod text;
 pub(crate) use sys::{errno, set_errno};
 mod thread;
 mod trap;
@@ -136,6 +137,9 @@ pub(crate) fn open(form: Form, budget: Budget, copied: bool) -> Result<Handle, S
         callout::close(state);
         callout::open(state, form);
         displaced::open(state, form, copied);
+        if let Some(text) = state.text() {
+            text.renew(displaced::unwritable());
+        }
     }
     Ok(Handle {
         id,
@@ -189,6 +193,9 @@ impl Handle {
         };
         if state.frames.iter().all(Option::is_none) {
             callout::judge(state);
+        }
+        if state.text().is_some_and(|text| !text.is_true()) {
+            state.blame(Reasons::CODE_CHANGED);
         }
         let mut reasons = state.reasons;
         if inner {

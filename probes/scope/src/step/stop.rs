@@ -100,8 +100,20 @@ fn look(thread: &mut Thread, addr: u64) -> ([u8; LONGEST], usize) {
         Kind::First | Kind::SystemCall => 0,
         _ => usize::from(before.len),
     };
+    // Text is compared at the close.
+    let len = if before.text { 0 } else { len };
+    if len == 0
+        && let Some(bytes) = thread.text().and_then(|text| text.get(addr))
+    {
+        thread.in_text = true;
+        return (bytes, LONGEST);
+    }
     let again = again.get_mut(..len).unwrap_or_default();
     let got = memory::read_two(addr, &mut bytes, before.addr, again);
+    let text = thread
+        .text()
+        .filter(|_| got == LONGEST && holds(Cure::FaultSafeReads));
+    thread.in_text = text.is_some_and(|text| text.learn(addr, &bytes));
     let same = thread
         .last()
         .is_none_or(|last| last.marks & mark::RUN != 0 || last.bytes.get(..len) == Some(again));
@@ -146,6 +158,7 @@ fn run(
         next,
         successors: flow::successors(&instruction),
         counters: (registers.rcx(), registers.rsp()),
+        text: thread.in_text,
         counts: kind == Kind::Repeated || counts(&instruction),
         kind: match verdict {
             Verdict::Emulated | Verdict::Away => Kind::Plain,

@@ -3,18 +3,26 @@ use std::arch::asm;
 
 /// Numbers of the 64-bit table that the guard must know.
 pub(super) mod nr {
+    pub(crate) const MMAP: u64 = 9;
+    pub(crate) const MPROTECT: u64 = 10;
+    pub(crate) const MUNMAP: u64 = 11;
     pub(crate) const RT_SIGACTION: u64 = 13;
     pub(crate) const RT_SIGPROCMASK: u64 = 14;
     pub(crate) const RT_SIGRETURN: u64 = 15;
+    pub(crate) const MREMAP: u64 = 25;
+    pub(crate) const SHMAT: u64 = 30;
     pub(crate) const CLONE: u64 = 56;
     pub(crate) const FORK: u64 = 57;
     pub(crate) const VFORK: u64 = 58;
     pub(crate) const EXECVE: u64 = 59;
     pub(crate) const EXIT: u64 = 60;
+    pub(crate) const SHMDT: u64 = 67;
     pub(crate) const SIGALTSTACK: u64 = 131;
     pub(crate) const PRCTL: u64 = 157;
+    pub(crate) const REMAP_FILE_PAGES: u64 = 216;
     pub(crate) const SECCOMP: u64 = 317;
     pub(crate) const EXECVEAT: u64 = 322;
+    pub(crate) const PKEY_MPROTECT: u64 = 329;
     pub(crate) const URETPROBE: u64 = 335;
     pub(crate) const CLONE3: u64 = 435;
 }

@@ -78,6 +78,8 @@ pub(super) struct Before {
     pub(super) counters: (u64, u64),
     /// It changes one of them each time that it leads to itself.
     pub(super) counts: bool,
+    /// Its bytes are known to be those of text.
+    pub(super) text: bool,
     pub(super) kind: Kind,
 }
 
@@ -155,6 +157,9 @@ pub(super) struct Thread {
     pub(super) old_stack: Option<libc::stack_t>,
     pub(super) callout: super::callout::State,
     pub(super) copies: *mut super::displaced::Copies,
+    pub(super) text: *mut super::text::Text,
+    /// The bytes that were looked at last are those of text.
+    pub(super) in_text: bool,
 }
 
 impl Thread {
@@ -171,6 +176,7 @@ impl Thread {
         },
         counters: (0, 0),
         counts: false,
+        text: false,
         kind: Kind::First,
     };
 
@@ -191,6 +197,12 @@ impl Thread {
         let last = self.len.checked_sub(1)?;
         // SAFETY: entries below `len` are written, and `log` has room for them.
         Some(unsafe { &mut *self.log.add(last) })
+    }
+
+    /// What is known of unwritable code.
+    pub(super) fn text(&mut self) -> Option<&'static mut super::text::Text> {
+        // SAFETY: made once for a thread's state and never freed; only its thread reaches it, and one handler at a time.
+        unsafe { self.text.as_mut() }
     }
 
     /// What the next entry has to say of what was before it: it is said once.

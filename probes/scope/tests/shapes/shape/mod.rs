@@ -11,8 +11,10 @@ mod moves;
 mod mutation;
 mod random;
 mod real;
+mod recovers;
 mod surface;
 mod swallowed;
+mod text;
 
 pub(crate) use callouts::may as may_watch;
 pub(crate) use flow::has_protection_keys;
@@ -86,6 +88,15 @@ shapes! {
         a_handler_on_its_own_stack_is_excluded_and_returns,
         a_pending_signal_is_noted,
         a_return_probe_in_the_code_is_exact,
+    }
+    recovers {
+        a_siglongjmp_from_a_fault_handler_is_exact_or_told,
+        a_siglongjmp_from_a_handler_on_its_own_stack_is_exact_or_told,
+    }
+    text {
+        text_that_the_thread_patches_is_shown_as_it_ran,
+        text_that_the_thread_unmaps_is_no_change,
+        text_that_another_thread_patches_is_a_reason,
     }
     swallowed {
         sent_traps_lose_no_call_that_a_stub_makes,

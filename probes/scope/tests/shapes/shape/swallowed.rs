@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use scalpel_scope::Trace;
+use scalpel_scope::{Reasons, Trace};
 
 use crate::code::{self, Routine, stepped};
 use crate::programs::Dice;
@@ -19,7 +19,7 @@ fn beset(routine: Routine, args: [u64; 6]) -> Trace {
     unsafe { libc::signal(libc::SIGTRAP, count as *const () as usize) };
     let this = unsafe { libc::pthread_self() };
     let stop = AtomicBool::new(false);
-    let trace = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let sender = scope.spawn(|| {
             let mut dice = Dice(0x5eed);
             while !stop.load(Ordering::Relaxed) {
@@ -31,19 +31,31 @@ fn beset(routine: Routine, args: [u64; 6]) -> Trace {
                 }
             }
         });
+        let before = SEEN.load(Ordering::Relaxed);
+        while SEEN.load(Ordering::Relaxed) == before {
+            std::thread::yield_now();
+        }
         let (_, trace) = unsafe { scalpel_scope::HwTrace::call(routine.at, args, stepped()) };
         stop.store(true, Ordering::Relaxed);
         sender.join().unwrap();
         trace
-    });
-    assert!(SEEN.load(Ordering::Relaxed) > 20);
-    trace
+    })
 }
 
+/// Once more where the machine is too busy to send any. What is not exact must say so, by this reason alone.
 fn expect(routine: Routine, args: [u64; 6], offsets: &[u64]) {
-    let trace = beset(routine, args);
-    assert!(trace.is_complete(), "{}", trace.reasons);
-    assert!(routine.offsets(&trace) == offsets);
+    // Where signals of two steps meet, it is not known what ran.
+    let may = Reasons::UNEXPLAINED;
+    let before = SEEN.load(Ordering::Relaxed);
+    for round in 1.. {
+        let trace = beset(routine, args);
+        assert_eq!(trace.reasons.with(may), may, "{}", trace.reasons);
+        assert!(!trace.is_complete() || routine.offsets(&trace) == offsets);
+        if SEEN.load(Ordering::Relaxed) - before > 20 + round {
+            return;
+        }
+        assert!(round < 40, "nothing is sent");
+    }
 }
 
 pub(crate) fn sent_traps_lose_no_call_that_a_stub_makes() {
@@ -109,6 +121,7 @@ pub(crate) fn sent_traps_lose_no_turn_of_a_string_instruction() {
         offsets.extend(turn.repeat(TURNS as usize));
         offsets.push(22);
         let buffer = code::memory() as u64;
-        expect(Routine::of(&bytes), [buffer, 0, 0, 0, 0, 0], &offsets);
+        let args = [buffer, 0, 0, 0, 0, 0];
+        expect(Routine::of(&bytes), args, &offsets);
     }
 }
