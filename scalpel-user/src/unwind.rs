@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder as _};
-use object::{Object, ObjectSection, ObjectSegment};
+use object::{Object, ObjectSection, ObjectSegment, SegmentFlags};
 
 /// Frames after which a stack counts as endless.
 pub const MOST_FRAMES: usize = 4096;
@@ -115,14 +115,15 @@ impl Unwinder {
         let file = object::File::parse(&**image)?;
         let bias = file
             .segments()
+            // Linkers may let the page of one segment's end be the next one's beginning: only code is mapped here.
+            .filter(is_code)
             .find_map(|segment| {
                 let (at, size) = segment.file_range();
-                let within = (at..at.saturating_add(size)).contains(&offset)
-                    // The kernel maps whole pages: the mapping may begin before the segment.
-                    || (offset..offset.saturating_add(PAGE)).contains(&at) && size > 0;
-                within.then(|| {
-                    start.wrapping_sub(segment.address().wrapping_add(offset.wrapping_sub(at)))
-                })
+                // Whole pages are mapped: the mapping may begin before the segment.
+                let first = at & !(PAGE - 1);
+                let within = (first..at.saturating_add(size)).contains(&offset);
+                let address = segment.address().wrapping_add(offset.wrapping_sub(at));
+                within.then(|| start.wrapping_sub(address))
             })
             .ok_or(UnwindError::NoSegment(offset))?;
         let ends = file
@@ -171,6 +172,11 @@ impl Unwinder {
         };
         Walk { frames, end }
     }
+}
+
+fn is_code(segment: &object::Segment<'_, '_>) -> bool {
+    let executable = object::elf::PF_X;
+    matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags & executable == executable)
 }
 
 /// Smallest page of x86-64.

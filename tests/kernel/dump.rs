@@ -16,6 +16,7 @@ pub(crate) fn add(suite: &mut Suite) {
         each_thread_stands_where_it_is_known_to_stand,
         with_frame_pointers_it_is_the_same,
         no_system_call_ends_early_in_thirty_dumps,
+        a_program_whose_segments_share_a_page_is_walked_to_its_start,
         one_thread_can_be_asked_for,
         equal_stacks_are_merged_on_request,
         a_thread_or_process_that_is_not_there_is_refused,
@@ -170,6 +171,34 @@ fn no_system_call_ends_early_in_thirty_dumps() -> Outcome {
     }
     let said = standing.interrupted()?;
     ensure!(said.contains("interrupted 0"), "{said}");
+    Ok(())
+}
+
+/// This very program, which rustc's linker lays out so: the thread of a test that waits for the dump.
+fn a_program_whose_segments_share_a_page_is_walked_to_its_start() -> Outcome {
+    let pid = std::process::id().to_string();
+    let ended = scalpel::run(&["dump", "-p", &pid, "--json"])?.expect_code(0)?;
+    let dump: Dump = serde_json::from_str(&ended.stdout)?;
+    let calls = |thread: &Thread, part: &str| {
+        let named = |frame: &Frame| {
+            frame
+                .function
+                .as_ref()
+                .is_some_and(|name| name.contains(part))
+        };
+        thread.frames.iter().any(named)
+    };
+    let waits = dump
+        .threads
+        .iter()
+        .find(|thread| calls(thread, "dump::a_program_whose_segments"));
+    let waits = waits.with_context(|| format!("nobody waits: {:#?}", dump.threads))?;
+    ensure!(calls(waits, "scalpel::run") && waits.complete, "{waits:#?}");
+    let last = waits
+        .frames
+        .last()
+        .and_then(|frame| frame.function.as_deref());
+    ensure!(waits.frames.len() > 10, "ends in {last:?}");
     Ok(())
 }
 
