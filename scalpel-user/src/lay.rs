@@ -160,6 +160,7 @@ pub fn complete(genome: &mut Genome, again: bool, output: &Output) {
     }
     genome.matches.bundled.extend(found.bundled);
     genome.matches.built.extend(found.built);
+    genome.matches.folded.extend(found.folded);
     genome.matches.maybe.extend(found.maybe);
 }
 
@@ -174,6 +175,7 @@ pub fn again(merged: &mut Merged, output: &Output) {
     }
     merged.matches.bundled.extend(found.bundled);
     merged.matches.built.extend(found.built);
+    merged.matches.folded.extend(found.folded);
     merged.matches.maybe.extend(found.maybe);
 }
 

@@ -175,8 +175,10 @@ pub struct Matches {
     pub outcomes: BTreeMap<FuncId, Outcome>,
     /// Originals of bundles that ran.
     pub bundled: BTreeSet<FileId>,
-    /// Definitions of them whose beginnings are in such a bundle: the others were left out, or folded away.
+    /// Definitions of them that begin as functions in such a bundle.
     pub built: BTreeSet<DefId>,
+    /// Definitions of them of which there is code in such a bundle, as a function or as a part of others.
+    pub folded: BTreeSet<DefId>,
     /// Definitions that something may be that ran and could not be told.
     pub maybe: BTreeSet<DefId>,
     /// Of each definition, by its number: for those who read the file with other tools. It follows from all the rest, and is

@@ -28,6 +28,12 @@ impl Lines {
         Self { starts }
     }
 
+    /// The UTF-16 unit of a place, if the text has such a line.
+    pub fn unit(&self, place: Place) -> Option<u32> {
+        let start = self.starts.get(place.line as usize)?;
+        start.checked_add(place.column)
+    }
+
     /// The place of a UTF-16 unit of the text.
     pub fn place(&self, unit: u32) -> Place {
         let line = self.starts.partition_point(|start| *start <= unit);
@@ -38,6 +44,16 @@ impl Lines {
             column: unit.saturating_sub(start),
         }
     }
+}
+
+/// The byte at which each UTF-16 unit of a text begins.
+pub(super) fn bytes_of_units(text: &str) -> Vec<u32> {
+    let bytes = text.char_indices();
+    let units = bytes.flat_map(|(at, letter)| {
+        let at = u32::try_from(at).unwrap_or(u32::MAX);
+        std::iter::repeat_n(at, letter.len_utf16())
+    });
+    units.collect()
 }
 
 #[cfg(test)]
@@ -53,5 +69,8 @@ mod tests {
         assert_eq!(lines.place(8), place(2, 0));
         assert_eq!(lines.place(11), place(4, 0));
         assert_eq!(lines.place(13), place(5, 0));
+        assert_eq!(lines.unit(place(2, 0)), Some(8));
+        assert_eq!(lines.unit(place(9, 0)), None);
+        assert_eq!(bytes_of_units("é𝕏a"), [0, 2, 2, 6]);
     }
 }

@@ -3,6 +3,7 @@
 //! Columns are UTF-16 units on both sides, as ECMA-426 has them and as V8 counts. Pure: [`find`] reads files. Names in
 //! maps are not used: at the starts of functions they name something else.
 
+mod begins;
 pub mod find;
 mod lines;
 
@@ -33,6 +34,8 @@ pub struct Original<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mapping {
     made: Place,
+    /// A function begins there, as far as a glance tells.
+    begins: bool,
     original: Option<(u32, Place)>,
 }
 
@@ -82,7 +85,12 @@ impl Map {
             }
             DecodedMap::Hermes(_) => return Err(MapError::Bad("it is for byte code".into())),
         };
-        let mut mappings: Vec<Mapping> = map.tokens().map(|token| mapping(&token)).collect();
+        let lines = Lines::of(text);
+        let bytes = lines::bytes_of_units(text);
+        let rest = |made| text.get(*bytes.get(lines.unit(made)? as usize)? as usize..);
+        let begins = |made| rest(made).is_some_and(begins::a_function);
+        let mut mappings: Vec<Mapping> =
+            map.tokens().map(|token| mapping(&token, begins)).collect();
         mappings.sort_by_key(|mapping| mapping.made);
         Ok(Self {
             mappings,
@@ -93,7 +101,7 @@ impl Map {
                         .map(|text| hash(text.as_bytes()))
                 })
                 .collect(),
-            lines: Lines::of(text),
+            lines,
         })
     }
 
@@ -116,11 +124,10 @@ impl Map {
             .map(|(at, (source, _))| (at, source.as_str()))
     }
 
-    /// Every place of an original that something of the text comes from.
-    pub fn originals(&self) -> impl Iterator<Item = Original<'_>> {
-        self.mappings
-            .iter()
-            .filter_map(|mapping| self.original(mapping))
+    /// Every place of an original that something of the text comes from, and whether a function begins there in the text.
+    pub fn originals(&self) -> impl Iterator<Item = (Original<'_>, bool)> {
+        let mappings = self.mappings.iter();
+        mappings.filter_map(|mapping| Some((self.original(mapping)?, mapping.begins)))
     }
 
     /// The original of the last mapping that is not behind `place`, if it is on the same line.
@@ -161,10 +168,11 @@ impl Map {
     }
 }
 
-fn mapping(token: &sourcemap::Token<'_>) -> Mapping {
+fn mapping(token: &sourcemap::Token<'_>, begins: impl Fn(Place) -> bool) -> Mapping {
     let place = |(line, column)| Place { line, column };
     Mapping {
         made: place(token.get_dst()),
+        begins: begins(place(token.get_dst())),
         original: token
             .has_source()
             .then(|| (token.get_src_id(), place(token.get_src()))),

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::catalog::{DefId, Definition, FileId, Kind, Why};
 use crate::function::{FunctionInfo, FunctionTable};
-use crate::maps::{Map, Maps, Original};
+use crate::maps::{Map, Maps, Original, Stretch};
 use scalpel_common::segment::name_flags;
 
 use super::index::Index;
@@ -81,14 +81,19 @@ fn in_text(
     })
 }
 
-/// Definitions whose heads are in the bundles that ran: a function of a bundle can be no other.
-pub(super) fn built(functions: &FunctionTable, index: &Index<'_>, maps: &Maps) -> BTreeSet<DefId> {
+/// Definitions that begin as functions in the bundles that ran, and those of which there is code there at all.
+pub(super) fn built(
+    functions: &FunctionTable,
+    index: &Index<'_>,
+    maps: &Maps,
+) -> (BTreeSet<DefId>, BTreeSet<DefId>) {
     let infos = functions.iter().map(|(_, info)| info);
     let texts: BTreeSet<u64> = infos.map(|info| info.place.text_hash).collect();
     let mut files: FxHashMap<String, Option<FileId>> = FxHashMap::default();
-    let mut built = BTreeSet::new();
+    let (mut built, mut folded) = (BTreeSet::new(), BTreeSet::new());
     for map in texts.into_iter().filter_map(|text| maps.of(text)) {
-        for original in map.originals().filter_map(|place| maps.follow(place)) {
+        let follow = |(place, begins)| Some((maps.follow(place)?, begins));
+        for (original, begins) in map.originals().filter_map(follow) {
             let file = match files.get(original.source) {
                 Some(file) => *file,
                 None => *files
@@ -100,10 +105,11 @@ pub(super) fn built(functions: &FunctionTable, index: &Index<'_>, maps: &Maps) -
                 let definition = index.catalog.definition(*id);
                 definition.is_some_and(|definition| in_head(definition, original))
             };
-            built.extend(found.filter(in_head));
+            folded.extend(found);
+            built.extend(found.filter(|id| begins && in_head(id)));
         }
     }
-    built
+    (built, folded)
 }
 
 fn module(index: &Index<'_>, file: FileId) -> Result<DefId, Why> {
@@ -129,14 +135,20 @@ fn through_map(
     let (Some(_), Some(last)) = (stretch.first, stretch.last) else {
         return Err(Why::Generated);
     };
-    let start = stretch.start.ok_or(Why::NoMapping)?;
+    let Some(start) = stretch.start else {
+        return wrapper(index, maps, info, stretch, maybe);
+    };
     let (start, last) = (maps.follow(start), maps.follow(last));
     let (Some(start), Some(last)) = (start, last) else {
         return Err(Why::NoMapping);
     };
     let file = file_of(index, maps, info, start)?;
-    let id = at(index, file, start).ok_or(Why::NotFound)?;
+    // No function of the original begins at its top level: this is what a bundler put around a module.
+    let id = at(index, file, start).ok_or(Why::Generated)?;
     let definition = index.catalog.definition(id).ok_or(Why::NotFound)?;
+    if definition.kind == Kind::Module {
+        return Err(Why::Generated);
+    }
     let is_it = in_head(definition, start)
         && last.source == start.source
         && holds(definition, last)
@@ -146,6 +158,41 @@ fn through_map(
     } else {
         maybe.insert(id);
         Err(Why::NotFound)
+    }
+}
+
+/// A function that begins with nothing of an original. What compilers put around enums and namespaces goes on with their
+/// names.
+fn wrapper(
+    index: &Index<'_>,
+    maps: &Maps,
+    info: &FunctionInfo,
+    stretch: Stretch<'_>,
+    maybe: &mut BTreeSet<DefId>,
+) -> Result<DefId, Why> {
+    let first = stretch.first.and_then(|place| maps.follow(place));
+    let last = stretch.last.and_then(|place| maps.follow(place));
+    let (Some(first), Some(last)) = (first, last) else {
+        return Err(Why::NoMapping);
+    };
+    let file = file_of(index, maps, info, first)?;
+    let found = at(index, file, first).and_then(|id| Some((id, index.catalog.definition(id)?)));
+    let is_wrapped = |(_, definition): &(DefId, &Definition)| {
+        matches!(definition.kind, Kind::Enum | Kind::Namespace)
+            && in_head(definition, first)
+            && last.source == first.source
+            && holds(definition, last)
+    };
+    match found {
+        // Nothing of the original is a function there: a module's top level, as getters of what it passes on are made of.
+        None => Err(Why::Generated),
+        Some((_, definition)) if definition.kind == Kind::Module => Err(Why::Generated),
+        Some((id, _)) if found.as_ref().is_some_and(is_wrapped) => Ok(id),
+        // Its code is of this definition, whether it is that itself or not.
+        _ => {
+            maybe.extend(found.map(|(id, _)| id));
+            Err(Why::NoMapping)
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use super::{absent, flagged, foreign, is_text};
 pub(super) fn edited_files(functions: &FunctionTable, index: &Index<'_>) -> FxHashSet<FileId> {
     let contradicts = |info: &FunctionInfo| {
         let file = index.file_at(&info.path)?;
-        let named = |(_, definition): &(DefId, &Definition)| definition.qualified == info.raw_name;
+        let named = |(_, definition): &(DefId, &Definition)| is_called(&info.raw_name, definition);
         let (mut of_name, mut moved) = (0, 0);
         for (_, definition) in index.definitions(file).filter(named) {
             of_name += 1;
@@ -30,6 +30,8 @@ pub(super) fn edited_files(functions: &FunctionTable, index: &Index<'_>) -> FxHa
         info.language != Language::JavaScript
             && is_text(info.language, info)
             && info.line.is_some()
+            // Of a text that a probe has the hash of, that decides.
+            && info.place.text_hash == 0
             && foreign(info).is_none()
     };
     let infos = functions.iter().map(|(_, info)| info);
@@ -101,13 +103,25 @@ fn is_named(info: &FunctionInfo, definition: &Definition) -> bool {
     }
     let name = &info.raw_name;
     if info.language == Language::Python {
-        return *name == definition.qualified;
+        return is_called(name, definition);
     }
     let last = name
         .rsplit(['.', ':', '#', '\\', '$'])
         .next()
         .unwrap_or(name);
     last == definition.name || (definition.kind == Kind::Closure && definition.flags.anonymous)
+}
+
+/// From 3.12 on list, set and dict comprehensions are part of what is around them, in names too.
+fn is_called(name: &str, definition: &Definition) -> bool {
+    let qualified = &definition.qualified;
+    name == qualified || {
+        let folded = ["<listcomp>", "<setcomp>", "<dictcomp>"].iter();
+        let folded = folded.fold(qualified.clone(), |name, comprehension| {
+            name.replace(&format!("{comprehension}.<locals>."), "")
+        });
+        name == folded
+    }
 }
 
 fn fits(info: &FunctionInfo, definition: &Definition) -> bool {

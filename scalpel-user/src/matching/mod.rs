@@ -81,10 +81,12 @@ pub fn find(functions: &FunctionTable, catalog: &Catalog, maps: &Maps) -> Matche
     let mut outcomes = outcomes(functions, &index, maps, &mut maybe);
     keep_one_each(functions, &mut outcomes, &mut maybe);
     let ids = functions.iter().map(|(id, _)| id);
+    let (built, folded) = javascript::built(functions, &index, maps);
     Matches {
         outcomes: ids.zip(outcomes).collect(),
         bundled: bundled(functions, &index, maps),
-        built: javascript::built(functions, &index, maps),
+        built,
+        folded,
         maybe,
         states: Vec::new(),
     }

@@ -116,7 +116,7 @@ impl Rates {
     }
 }
 
-/// A class body, a module, a comprehension.
+/// A class body, a module, a comprehension, what runs an enum or a namespace.
 fn is_body(info: &FunctionInfo, outcome: Outcome, catalog: &Catalog) -> bool {
     let kind = outcome
         .definition()
@@ -127,7 +127,10 @@ fn is_body(info: &FunctionInfo, outcome: Outcome, catalog: &Catalog) -> bool {
         .any(|name| info.raw_name.ends_with(name));
     flagged(info, name_flags::CLASS_BODY | name_flags::MODULE)
         || is_comprehension
-        || matches!(kind, Some(Kind::Module | Kind::Class | Kind::Comprehension))
+        || matches!(
+            kind,
+            Some(Kind::Module | Kind::Class | Kind::Comprehension | Kind::Enum | Kind::Namespace)
+        )
 }
 
 /// Whether a user wrote it, as far as can be told.

@@ -164,6 +164,9 @@ impl<'a> Run<'a> {
         }
         let matches = self.matches;
         if matches.bundled.contains(&definition.file) && !matches.built.contains(&id) {
+            if matches.folded.contains(&id) {
+                return blind(Blindness::Inlined);
+            }
             return State::NotInBuild(Absence::NoText);
         }
         State::NeverRan

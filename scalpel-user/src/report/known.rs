@@ -84,7 +84,7 @@ pub struct UnseenRow {
     pub file: String,
     /// Line of its declaration, from 1; `null` in executables.
     pub line: Option<u32>,
-    /// Name within the file.
+    /// Name within the file, with `#` and the ordinal after the first of that name.
     pub name: String,
     /// `function`, `method`, `closure` ...
     pub kind: &'static str,
@@ -180,7 +180,7 @@ pub fn unseen(catalog: &Catalog, matching: &Matching) -> Vec<UnseenRow> {
         UnseenRow {
             file: file.map(|file| file.path.clone()).unwrap_or_default(),
             line: Some(definition.span.start.line).filter(|line| *line > 0),
-            name: definition.qualified.clone(),
+            name: named(definition),
             kind: definition.kind.word(),
             state,
             why,
@@ -211,14 +211,18 @@ pub fn place(catalog: &Catalog, id: DefId) -> String {
     };
     let file = catalog.file(definition.file);
     let file = file.map_or("", |file| &*file.path);
-    let (name, ordinal) = (&definition.qualified, definition.ordinal);
-    let name = match ordinal {
-        0 => name.clone(),
-        _ => format!("{name}#{ordinal}"),
-    };
+    let name = named(definition);
     match definition.span.start.line {
         0 => format!("{file} {name}"),
         line => format!("{file}:{line} {name}"),
+    }
+}
+
+/// The name within the file, with the ordinal where several have it.
+fn named(definition: &Definition) -> String {
+    match definition.ordinal {
+        0 => definition.qualified.clone(),
+        ordinal => format!("{}#{ordinal}", definition.qualified),
     }
 }
 

@@ -244,7 +244,7 @@ fn what_was_found_in_the_sources_is_shown_with_every_function_and_in_sum() {
         .iter()
         .map(|row| (&*row.name, row.state, row.why))
         .collect();
-    assert_eq!(unseen, [("add", "not-visible", Some("no-probe"))]);
+    assert_eq!(unseen, [("add#1", "not-visible", Some("no-probe"))]);
     assert!(
         report
             .doubts

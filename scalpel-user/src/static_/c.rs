@@ -357,7 +357,7 @@ fn declared(walk: &mut Walk<'_>, node: Node<'_>) {
                 None => What::Opaque,
             };
             let name = walk.str(at);
-            walk.bind(name, what);
+            walk.bind_from(declarator, name, what);
         }
     }
 }

@@ -330,7 +330,7 @@ fn declared(walk: &mut Walk<'_>, node: Node<'_>) {
     let found: Vec<_> = node.children_by_field_name("name", &mut cursor).collect();
     for name in found {
         let name = walk.str(name);
-        walk.bind(name, what.clone());
+        walk.bind_from(node, name, what.clone());
     }
 }
 
@@ -339,7 +339,8 @@ fn names(walk: &mut Walk<'_>, node: Option<Node<'_>>, what: &What) {
     if node.kind() == "identifier" {
         let name = walk.str(node);
         if name != "_" {
-            walk.bind(name, what.clone());
+            let declaration = node.parent().and_then(|list| list.parent());
+            walk.bind_from(declaration.unwrap_or(node), name, what.clone());
         }
         return;
     }

@@ -22,6 +22,33 @@ impl Walk<'_> {
         self.facts().bindings.push(Binding { scope, name, what });
     }
 
+    /// A name that has its meaning from the end of its declaration on, as locals have it where programs are read from top to
+    /// bottom: calls of that name before it, and within it, mean something else, and what is not certain.
+    pub(super) fn bind_from(&mut self, declaration: Node<'_>, name: &str, what: What) {
+        let scope = self.scope();
+        if scope > 0 && !name.is_empty() {
+            let known = self.name(name);
+            let before = self.before.get(scope as usize).copied();
+            let (calls, bindings) = before.unwrap_or_default();
+            // A local of another block that is the same takes nothing away from the calls there.
+            let is_new = !self
+                .facts()
+                .bindings
+                .iter()
+                .skip(bindings)
+                .any(|it| it.scope == scope && it.name == known && it.what == what);
+            if is_new {
+                let calls = self.facts().calls.iter_mut().skip(calls);
+                calls
+                    .filter(|call| call.path.first() == Some(&known))
+                    .for_each(|call| call.path.clear());
+            }
+            let end = u32::try_from(declaration.end_byte()).unwrap_or(u32::MAX);
+            self.declaring.push((known, end));
+        }
+        self.bind(name, what);
+    }
+
     /// The scope outside the innermost one.
     pub(super) fn outer_scope(&self) -> u32 {
         let frames = self.frames.len();
@@ -193,6 +220,12 @@ impl Walk<'_> {
         let at = self.text.position(node.start_byte());
         let arguments = arguments.map_or(255, |list| count_arguments(list));
         let scope = self.scope();
+        self.declaring.retain(|&(_, end)| at.byte < end);
+        let declaring = |name: &Name| self.declaring.iter().any(|(known, _)| known == name);
+        let path = match path.first().is_some_and(declaring) {
+            true => Vec::new(),
+            false => path,
+        };
         self.facts().calls.push(Call {
             scope,
             byte: at.byte,

@@ -214,6 +214,7 @@ fn closure(walk: &mut Walk<'_>, node: Node<'_>, made_up: &'static str) {
     let opened = walk.open(&Open {
         made_up,
         inner: "<locals>",
+        in_head: is_in_head(node),
         ..Open::of(node, Kind::Closure)
     });
     if opened.is_some() {
@@ -221,10 +222,32 @@ fn closure(walk: &mut Walk<'_>, node: Node<'_>, made_up: &'static str) {
     }
 }
 
+/// Whether it is part of a default value, an annotation or a list of bases: these run outside of what they belong to.
+fn is_in_head(node: Node<'_>) -> bool {
+    let mut at = node;
+    while let Some(parent) = at.parent() {
+        let fields: &[&str] = match parent.kind() {
+            "function_definition" | "lambda" => &["parameters", "return_type"],
+            "class_definition" => &["superclasses"],
+            _ => &[],
+        };
+        if matches!(
+            parent.kind(),
+            "function_definition" | "lambda" | "class_definition"
+        ) {
+            let is_here = |field: &&str| parent.child_by_field_name(field) == Some(at);
+            return fields.iter().any(is_here);
+        }
+        at = parent;
+    }
+    false
+}
+
 fn comprehension(walk: &mut Walk<'_>, node: Node<'_>, made_up: &'static str) {
     walk.open(&Open {
         made_up,
         inner: "<locals>",
+        in_head: is_in_head(node),
         flags: Flags {
             generator: made_up == "<genexpr>",
             ..Flags::default()

@@ -368,14 +368,14 @@ fn local(walk: &mut Walk<'_>, node: Node<'_>) {
         _ => What::Opaque,
     };
     let name = walk.str(name);
-    walk.bind(name, what);
+    walk.bind_from(node, name, what);
 }
 
 fn pattern(walk: &mut Walk<'_>, node: Option<Node<'_>>) {
     let Some(node) = node else { return };
     if matches!(node.kind(), "identifier" | "shorthand_field_identifier") {
         let name = walk.str(node);
-        return walk.bind(name, What::Opaque);
+        return walk.bind_from(node, name, What::Opaque);
     }
     if matches!(
         node.kind(),

@@ -61,6 +61,8 @@ pub(super) struct Open<'n> {
     pub(super) body: Option<Node<'n>>,
     /// What stands between this and what lies in it, in qualified names.
     pub(super) inner: &'static str,
+    /// It stands in the head of what is around it, and has its qualified name from outside of that.
+    pub(super) in_head: bool,
 }
 
 impl<'n> Open<'n> {
@@ -77,6 +79,7 @@ impl<'n> Open<'n> {
             name_at: None,
             body: node.child_by_field_name("body"),
             inner: "",
+            in_head: false,
         }
     }
 }
@@ -87,6 +90,8 @@ pub(super) struct Frame {
     pub(super) scope: u32,
     /// Length of the qualified name's prefix before it.
     prefix: usize,
+    /// What was taken off that prefix for it.
+    taken: String,
 }
 
 /// One text being walked.
@@ -103,6 +108,10 @@ pub(super) struct Walk<'t> {
     numbered: FxHashMap<Option<u32>, u32>,
     errors: (u32, u32),
     too_deep: bool,
+    /// How many calls and names there were before each scope.
+    pub(super) before: Vec<(usize, usize)>,
+    /// Names whose declarations are being looked at, with the bytes where these end.
+    pub(super) declaring: Vec<(Name, u32)>,
 }
 
 impl<'t> Walk<'t> {
@@ -118,6 +127,8 @@ impl<'t> Walk<'t> {
             numbered: FxHashMap::default(),
             errors: (0, 0),
             too_deep: false,
+            before: vec![(0, 0)],
+            declaring: Vec::new(),
         };
         walk.parsed.facts.scopes.push(Scope {
             parent: None,
@@ -176,6 +187,7 @@ impl<'t> Walk<'t> {
     fn leave(&mut self) {
         while let Some(frame) = self.frames.pop_if(|frame| frame.depth == self.depth) {
             self.prefix.truncate(frame.prefix);
+            self.prefix.push_str(&frame.taken);
         }
     }
 
@@ -282,8 +294,16 @@ impl<'t> Walk<'t> {
             return None;
         }
         let parent = self.definition();
+        let around = self.frames.last().map_or(0, |frame| frame.prefix);
+        let taken = match open.in_head {
+            true => self.prefix.split_off(around.min(self.prefix.len())),
+            false => String::new(),
+        };
         let definition = self.found(open, parent);
         let scope = self.push_scope(None, Some(definition));
+        if let Some(frame) = self.frames.last_mut() {
+            frame.taken = taken;
+        }
         let name = self
             .parsed
             .definitions
@@ -336,10 +356,13 @@ impl<'t> Walk<'t> {
             class,
             definition,
         });
+        let facts = &self.parsed.facts;
+        self.before.push((facts.calls.len(), facts.bindings.len()));
         self.frames.push(Frame {
             depth: self.depth,
             scope,
             prefix: self.prefix.len(),
+            taken: String::new(),
         });
         scope
     }

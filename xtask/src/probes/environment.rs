@@ -9,7 +9,7 @@ use crate::cmd;
 /// Programs, peers, and what the tests of requests need.
 const PACKAGES: [&str; 12] = [
     "httpie==3.2.4",
-    "flask",
+    "flask==3.1.2",
     "gunicorn",
     "gevent",
     "coverage",

@@ -9,6 +9,7 @@ mod node;
 mod projects;
 pub(crate) mod python;
 mod steps;
+mod truth;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -47,6 +48,8 @@ enum Step {
     Python,
     /// The Node.js probe, under the installed Node.js and newer ones.
     Node,
+    /// Programs whose functions are labelled by hand, matched with their sources.
+    Truth,
     /// The scopes of C, C++, Python and Node.js, each in its own test runner.
     Bindings,
     /// Scopes and their bindings, compiled for aarch64 Linux.

@@ -125,7 +125,7 @@ fn cargo(what: &str, interpreter: &Interpreter) -> Command {
 }
 
 /// The collector itself, as the other tests build it.
-fn recorder() -> Result<PathBuf> {
+pub(super) fn recorder() -> Result<PathBuf> {
     let package = ["--package", "scalpel-user", "--bin", "scalpel-ebpf"];
     cmd::run(
         cmd::cargo()

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 
 use super::counts::Counts;
-use super::{Step, aarch64, bindings, docs, exports, node, projects, python};
+use super::{Step, aarch64, bindings, docs, exports, node, projects, python, truth};
 use crate::{apt, cmd, tidy};
 
 /// Everything but the BPF programs, which no host can link.
@@ -28,6 +28,7 @@ pub(super) fn run(step: Step, yes: bool) -> Result<Counts> {
         Step::Docs => docs::run(),
         Step::Python => python::run(yes),
         Step::Node => node::run(yes),
+        Step::Truth => truth::run(yes),
         Step::Bindings => bindings::run(yes),
         Step::Aarch64 => aarch64::run(yes),
         Step::Exports => exports::run(yes),

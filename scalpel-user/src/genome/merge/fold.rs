@@ -54,6 +54,7 @@ fn folded_matches(merged: &Merged, renumber: &Renumber) -> Matches {
     let mut matches = Matches {
         bundled: merged.matches.bundled.clone(),
         built: merged.matches.built.clone(),
+        folded: merged.matches.folded.clone(),
         maybe: merged.matches.maybe.clone(),
         ..Matches::default()
     };

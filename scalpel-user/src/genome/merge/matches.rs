@@ -30,6 +30,9 @@ pub(super) fn join(
         .built
         .extend(other.built.into_iter().filter_map(found));
     matches
+        .folded
+        .extend(other.folded.into_iter().filter_map(found));
+    matches
         .maybe
         .extend(other.maybe.into_iter().filter_map(found));
     // They are of one file with one catalog: what they are together has to be derived anew.

@@ -5,6 +5,7 @@ mod inherited;
 mod room;
 mod words;
 
+use rustc_hash::FxHashMap;
 use scalpel_common::segment::lane_state;
 
 use crate::event::Event;
@@ -60,6 +61,8 @@ pub(in crate::probe) struct Reader {
     active: Vec<u32>,
     /// Global id and source of each local id; 0 = not looked up yet.
     global: Vec<(u32, u8)>,
+    /// How many functions of generated code had the same description so far, by a hash of it.
+    twins: FxHashMap<u64, u32>,
     /// Source of the HELLO: of what says none.
     source: u8,
     counted: Vec<u64>,
@@ -82,6 +85,7 @@ impl Reader {
             lanes: Vec::new(),
             active: Vec::new(),
             global: Vec::new(),
+            twins: FxHashMap::default(),
             source,
             counted: Vec::new(),
             lost: Vec::new(),

@@ -1,6 +1,8 @@
 //! Names and notes of a segment: what its ids stand for, and what its probes have to say.
 
-use scalpel_common::segment::{NOTE_TEXT, Note, note_kind, note_state};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use scalpel_common::segment::{NOTE_TEXT, Note, name_flags, note_kind, note_state};
 
 use super::Reader;
 use crate::event::{MonoTime, Pid};
@@ -43,6 +45,7 @@ impl Reader {
             info.path = format!("process {}", self.family.owner().pid());
             (info, source)
         });
+        let info = self.told_apart(info);
         let Some((id, told)) = shared.functions.intern(info) else {
             self.tally.faults += 1;
             return Ok(0);
@@ -60,6 +63,19 @@ impl Reader {
             *place = (id.get(), source);
         }
         Ok(id.get())
+    }
+
+    /// Generated functions can be alike in all that is told of them: the constructors of two classes of data are. A probe
+    /// gives each an id of its own, so that they are numbered in the order in which they ran first.
+    fn told_apart(&mut self, mut info: FunctionInfo) -> FunctionInfo {
+        if info.place.flags & name_flags::GENERATED != 0 {
+            let mut hasher = DefaultHasher::new();
+            info.hash(&mut hasher);
+            let before = self.twins.entry(hasher.finish()).or_default();
+            info.ordinal += *before;
+            *before = before.saturating_add(1);
+        }
+        info
     }
 
     fn name(&self, local: u32) -> Option<(FunctionInfo, u8)> {

@@ -170,6 +170,7 @@ fn expression(walk: &mut Walk<'_>, node: Node<'_>) {
     let opened = walk.open(&Open {
         name,
         flags: flags(node),
+        declared: declared(node),
         name_at: own,
         ..Open::of(node, Kind::Closure)
     });
@@ -188,6 +189,7 @@ fn arrow(walk: &mut Walk<'_>, node: Node<'_>) {
     let opened = walk.open(&Open {
         name,
         flags: flags(node),
+        declared: declared(node),
         ..Open::of(node, Kind::Closure)
     });
     if opened.is_some() {

@@ -57,6 +57,15 @@ impl Index<'_> {
             return seen;
         }
         let mut seen = self.lookup(unit, scope, first, !rest.is_empty(), depth);
+        // Whoever is asked to make an object of its own class may be a class below.
+        if let ("cls", true, &[Entity::Class(of, class)]) =
+            (*first, rest.is_empty(), seen.entities.as_slice())
+            && ["__init__", "__new__"]
+                .iter()
+                .any(|name| self.is_overridden((of, class), name))
+        {
+            return Seen::NOTHING;
+        }
         for (at, name) in rest.iter().enumerate() {
             let [entity] = seen.entities.as_slice() else {
                 return Seen::NOTHING;

@@ -1,5 +1,7 @@
 //! Hand-labelled texts: every definition and every certain call of them, and nothing else.
 
+mod labelled;
+
 use std::fs;
 
 use tempfile::tempdir;

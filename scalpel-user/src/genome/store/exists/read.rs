@@ -76,6 +76,7 @@ pub(in crate::genome::store) fn read_matches(
     })?;
     for (table, found) in [
         ("static_built", &mut matches.built),
+        ("static_folded", &mut matches.folded),
         ("static_maybe", &mut matches.maybe),
     ] {
         tables.rows(table, |row| {

@@ -62,6 +62,10 @@ pub(in crate::genome::store) const MATCHES: &[(&str, &str)] = &[
         "CREATE TABLE static_built(definition INTEGER PRIMARY KEY) STRICT",
     ),
     (
+        "static_folded",
+        "CREATE TABLE static_folded(definition INTEGER PRIMARY KEY) STRICT",
+    ),
+    (
         "static_maybe",
         "CREATE TABLE static_maybe(definition INTEGER PRIMARY KEY) STRICT",
     ),

@@ -58,6 +58,7 @@ fn laid() -> Genome {
     genome.matches.outcomes = ids.into_iter().zip(outcomes).collect();
     genome.matches.bundled.insert(FileId(0));
     genome.matches.built.insert(DefId(0));
+    genome.matches.folded.insert(DefId(1));
     genome.matches.maybe.insert(DefId(2));
     genome.matches.states = vec![State::Ran, State::NotVisible(Blindness::NoProbe)];
     genome.facts.insert(FileId(0), (1, vec![1, 2, 3]));
@@ -73,6 +74,7 @@ fn what_was_found_is_kept_and_the_facts_for_those_who_write_it_again() {
     assert_eq!(read.matches.outcomes, laid().matches.outcomes);
     assert_eq!(read.matches.bundled, laid().matches.bundled);
     assert_eq!(read.matches.built, laid().matches.built);
+    assert_eq!(read.matches.folded, laid().matches.folded);
     assert_eq!(read.matches.maybe, laid().matches.maybe);
     assert!(read.matches.states.is_empty() && read.facts.is_empty());
     assert_eq!(Merged::read_whole(&path).unwrap().facts, laid().facts);
@@ -124,6 +126,7 @@ fn a_file_of_version_3_is_read_as_having_no_matches() {
         "matches",
         "static_bundled",
         "static_built",
+        "static_folded",
         "static_maybe",
         "static_states",
     ] {

@@ -109,6 +109,7 @@ pub(in crate::genome::store) fn write_matches(matches: &Matches, db: &Connection
     }
     for (table, definitions) in [
         ("static_built", &matches.built),
+        ("static_folded", &matches.folded),
         ("static_maybe", &matches.maybe),
     ] {
         let mut row = insert(db, table, 1)?;

@@ -1,0 +1,2 @@
+int list_length(const void *list);
+int same(void);

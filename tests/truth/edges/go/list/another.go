@@ -1,0 +1,3 @@
+package list
+
+func another() int { return helper(0) } //: list.another = list.helper

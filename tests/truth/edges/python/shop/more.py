@@ -1,0 +1,2 @@
+def counted(items):  #: counted
+    return len(items)
