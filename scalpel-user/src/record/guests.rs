@@ -3,8 +3,10 @@
 
 use scalpel_common::segment::note_kind;
 
+use super::entering::Entering;
 use super::live::Live;
 use super::now_mono;
+use super::subject::Subject;
 use crate::event::FuncId;
 use crate::input::{Input, ProbeWord};
 use crate::output::Output;
@@ -49,8 +51,26 @@ impl Live {
         }
     }
 
+    /// Loads probes into runtimes that run already. Says which cannot be entered, and what of them is seen.
+    pub(super) fn enter(&mut self, subject: &Subject, output: &Output) {
+        let Some(runtimes) = &self.runtimes else {
+            return;
+        };
+        let takeovers = runtimes.takeovers().to_vec();
+        self.entering = Entering::begin(&subject.processes, runtimes.socket(), &takeovers);
+        self.taken_over(&takeovers, output);
+        for refused in std::mem::take(&mut self.entering.refused) {
+            output.warn(&refused);
+            self.take(Input::Note(refused));
+        }
+        let asked = self.entering.asked();
+        if asked > 0 {
+            output.detail(&format!("{asked} runtimes were asked to load their probe"));
+        }
+    }
+
     /// Probes that were loaded for an earlier recording write for this one.
-    pub(super) fn taken_over(&mut self, takeovers: &[Takeover], output: &Output) {
+    fn taken_over(&mut self, takeovers: &[Takeover], output: &Output) {
         for takeover in takeovers {
             if let Ok((words, note)) = &takeover.outcome {
                 for word in words {

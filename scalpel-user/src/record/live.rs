@@ -153,24 +153,6 @@ impl Live {
         Ok(())
     }
 
-    /// Loads probes into runtimes that run already. Says which cannot be entered, and what of them is seen.
-    pub(super) fn enter(&mut self, subject: &Subject, output: &Output) {
-        let Some(runtimes) = &self.runtimes else {
-            return;
-        };
-        let takeovers = runtimes.takeovers().to_vec();
-        self.entering = Entering::begin(&subject.processes, runtimes.socket(), &takeovers);
-        self.taken_over(&takeovers, output);
-        for refused in std::mem::take(&mut self.entering.refused) {
-            output.warn(&refused);
-            self.take(Input::Note(refused));
-        }
-        let asked = self.entering.asked();
-        if asked > 0 {
-            output.detail(&format!("{asked} runtimes were asked to load their probe"));
-        }
-    }
-
     /// Attaches the probes, and keeps listening meanwhile.
     pub(super) fn attach(&mut self, probes: Probes, output: &Output) -> Result<()> {
         for (func, info) in probes.defined {
