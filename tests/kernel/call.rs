@@ -58,7 +58,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-fn record(program: &Fixture, args: &[&str]) -> anyhow::Result<(Report, Truth)> {
+pub(crate) fn record(program: &Fixture, args: &[&str]) -> anyhow::Result<(Report, Truth)> {
     let copy = program.copy()?;
     let recorded = crate::exact(copy.directory())
         .args(["-F", "0"])

@@ -11,6 +11,8 @@ use scalpel_tests::target::Target;
 use scalpel_tests::tests;
 use scalpel_tests::truth::Truth;
 
+use crate::call::record;
+
 pub(crate) fn add(suite: &mut Suite) {
     for layout in LAYOUTS {
         suite.test(
@@ -49,16 +51,6 @@ pub(crate) fn add(suite: &mut Suite) {
         children_and_the_programs_they_execute_are_counted,
         a_replayed_stream_gives_the_same_counts,
     );
-}
-
-fn record(program: &Fixture, args: &[&str]) -> anyhow::Result<(Report, Truth)> {
-    let copy = program.copy()?;
-    let recorded = crate::exact(copy.directory())
-        .args(["-F", "0"])
-        .args(args)
-        .command(copy.path(), &[])?;
-    let truth = Truth::of(&recorded.ended.stdout).context("the program did not get to its end")?;
-    Ok((recorded.report()?, truth))
 }
 
 fn counted(program: &Fixture, args: &[&str]) -> anyhow::Result<(Report, Truth)> {

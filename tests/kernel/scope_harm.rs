@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use scalpel_tests::catalog::SCOPED;
 use scalpel_tests::child::Running;
-use scalpel_tests::scope::{Scope, Target, command, complete, ended};
+use scalpel_tests::scope::{Scope, Target, command, complete, ended, released};
 use scalpel_tests::suite::{Outcome, Skip, Suite};
 use scalpel_tests::tests;
 
@@ -296,18 +296,6 @@ fn who_is_killed_leaves_the_program_unharmed() -> Outcome {
     }
     ensure!(guardians > 0, "no guardian was killed");
     Ok(())
-}
-
-/// A guardian whose tool was killed lets go by itself.
-fn released(pid: u32) -> anyhow::Result<()> {
-    for _ in 0..500 {
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        if status.contains("TracerPid:\t0") {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    anyhow::bail!("process {pid} is still traced")
 }
 
 fn guardian_of(pid: u32) -> Option<Pid> {

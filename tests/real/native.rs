@@ -9,7 +9,6 @@
 )]
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -233,7 +232,7 @@ fn sqlite_without_symbols_has_the_starts_and_samples_of_the_one_with() -> Outcom
     let folder = TempDir::with_prefix("scalpel-native-")?;
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     fs::write(path("driver.c"), DRIVER)?;
-    fs::write(path("work.sql"), sql()?)?;
+    fs::write(path("work.sql"), crate::sqlite::work(1500)?)?;
     let (whole, stripped) = sqlite(folder.path())?;
     let symbols = symbols(&whole)?;
     let starts = starts(&stripped, &path("static.genome"))?;
@@ -359,24 +358,4 @@ fn starts(program: &Path, exists: &str) -> anyhow::Result<BTreeMap<u64, String>>
     };
     rows.map(|row| start(row).with_context(|| row.to_string()))
         .collect()
-}
-
-/// Tables, an index, joins, aggregates and a window, full of rows that follow from their numbers.
-fn sql() -> anyhow::Result<String> {
-    let mut sql = String::from(
-        "create table orders (id integer primary key, customer int, cents int, note text);\nbegin;\n",
-    );
-    for id in 0..1500_u64 {
-        let (customer, cents) = (id * 7919 % 97, id * 104_729 % 10_007);
-        writeln!(
-            sql,
-            "insert into orders values ({id}, {customer}, {cents}, 'order {id} of {customer}');"
-        )?;
-    }
-    sql += "commit;\ncreate index by_customer on orders (customer, cents);\n\
-            select customer, count(*), sum(cents) from orders group by customer having sum(cents) > 100000;\n\
-            select a.id, b.id from orders a join orders b on a.cents = b.cents and a.id < b.id order by 1, 2;\n\
-            select id, sum(cents) over (partition by customer order by id) from orders where note like '%of 13';\n\
-            delete from orders where cents % 3 = 0;\nselect count(*), sum(cents) from orders;\npragma integrity_check;\n";
-    Ok(sql)
 }

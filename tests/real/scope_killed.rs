@@ -12,7 +12,7 @@ use scalpel_tests::child::Running;
 use scalpel_tests::real::programs::Programs;
 use scalpel_tests::real::redis;
 use scalpel_tests::residue;
-use scalpel_tests::scope::{Scope, command, ended};
+use scalpel_tests::scope::{Scope, command, ended, released};
 use scalpel_tests::suite::{Outcome, Suite};
 
 /// Attachments of which half are killed; `SCALPEL_SCOPE_CYCLES` for more.
@@ -90,16 +90,4 @@ fn kill(pid: u32, tool: bool, pause: Duration) -> Outcome {
         }
     }
     released(pid)
-}
-
-/// A guardian whose tool was killed lets go by itself.
-fn released(pid: u32) -> Outcome {
-    for _ in 0..500 {
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        if status.contains("TracerPid:\t0") {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    anyhow::bail!("process {pid} is still traced")
 }

@@ -26,7 +26,7 @@ fn queries(programs: &Programs) -> Outcome {
     let folder = TempDir::with_prefix("scalpel-sqlite-")?;
     let shell = programs.find("usr/bin/sqlite3")?;
     let script = folder.path().join("work.sql");
-    fs::write(&script, work()?)?;
+    fs::write(&script, work(2000)?)?;
     let line = [
         shell.to_string_lossy().into_owned(),
         ":memory:".into(),
@@ -105,11 +105,11 @@ fn edges(report: &Report) -> Vec<(Option<&str>, &str, Option<u64>)> {
 }
 
 /// Tables, an index, joins, aggregates, a window, full of rows that follow from their numbers.
-fn work() -> anyhow::Result<String> {
+pub(crate) fn work(orders: u64) -> anyhow::Result<String> {
     let mut sql = String::from(
         "create table orders (id integer primary key, customer int, cents int, note text);\nbegin;\n",
     );
-    for id in 0..2000_u64 {
+    for id in 0..orders {
         let (customer, cents) = (id * 7919 % 97, id * 104_729 % 10_007);
         writeln!(
             sql,

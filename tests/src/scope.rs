@@ -198,3 +198,15 @@ impl Target {
         self.running.signal(signal)
     }
 }
+
+/// Waits until nobody traces a process any more: a guardian whose tool was killed lets go by itself.
+pub fn released(pid: u32) -> anyhow::Result<()> {
+    for _ in 0..500 {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        if status.contains("TracerPid:\t0") {
+            return Ok(());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    anyhow::bail!("process {pid} is still traced")
+}

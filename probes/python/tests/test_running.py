@@ -40,6 +40,25 @@ JAVASCRIPT = """
 """
 
 
+def while_recorded(test, command, ask):
+    """Call ``ask`` while the recorder is attached, then let it end well."""
+    recorder = subprocess.Popen(
+        command,
+        env=environment(False, SCALPEL_PROBES=PROBES),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = []
+    for line in recorder.stderr:
+        said.append(line)
+        if "Ctrl-C" in line:
+            break
+    ask()
+    recorder.terminate()
+    said.append(recorder.communicate(timeout=120)[1])
+    test.assertEqual(recorder.returncode, 0, said)
+
+
 @unittest.skipUnless(RECORDER, "$SCALPEL_TEST_RECORDER names no scalpel-ebpf")
 class Running(ProbeTest):
     """A program that answers questions, recorded while it does."""
@@ -80,21 +99,8 @@ class Running(ProbeTest):
         """Record the program while ``ask`` asks it; the report."""
         file = os.path.join(self.folder, "run.genome")
         pid = str(self.server.pid)
-        recorder = subprocess.Popen(
-            [RECORDER, "record", "--no-kernel", "-o", file, "--py-include", "app", "--pid", pid],
-            env=environment(False, SCALPEL_PROBES=PROBES),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        said = []
-        for line in recorder.stderr:
-            said.append(line)
-            if "Ctrl-C" in line:
-                break
-        ask()
-        recorder.terminate()
-        said.append(recorder.communicate(timeout=120)[1])
-        self.assertEqual(recorder.returncode, 0, said)
+        command = [RECORDER, "record", "--no-kernel", "-o", file]
+        while_recorded(self, [*command, "--py-include", "app", "--pid", pid], ask)
         told = self.run_recorder("report", file, "--json")
         self.assertEqual(told.returncode, 0, told.stderr)
         return json.loads(told.stdout)
@@ -185,21 +191,8 @@ class Again(ProbeTest):
     def record(self, ask):
         """Record the program while ``ask`` asks it: calls with those that were lost, and what is to be doubted."""
         file = os.path.join(self.folder, "again.genome")
-        recorder = subprocess.Popen(
-            [AGAIN, "record", "--no-kernel", "-o", file, "--pid", self.pid],
-            env=environment(False, SCALPEL_PROBES=PROBES),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        said = []
-        for line in recorder.stderr:
-            said.append(line)
-            if "Ctrl-C" in line:
-                break
-        ask()
-        recorder.terminate()
-        said.append(recorder.communicate(timeout=120)[1])
-        self.assertEqual(recorder.returncode, 0, said)
+        command = [AGAIN, "record", "--no-kernel", "-o", file, "--pid", self.pid]
+        while_recorded(self, command, ask)
         told = subprocess.run(
             [AGAIN, "report", file, "--json"], capture_output=True, text=True, timeout=60
         )
@@ -232,7 +225,6 @@ class Again(ProbeTest):
             calls, doubts = self.record(lambda: (self.ask(1), self.ask(2000), self.ask(4000)))
             self.assertEqual(calls.get("work"), 3, doubts)
             self.assertIn(calls.get("leaf"), (6000, 6001), doubts)
-
 
     def test_whenever_collectors_are_killed_the_next_one_goes_on(self):
         self.start()

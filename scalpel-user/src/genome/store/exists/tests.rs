@@ -116,12 +116,36 @@ fn a_verdict_on_what_is_not_there_is_refused() {
     }
 }
 
+/// The recording as a file before version 5 has it: without histograms of CPU time.
+fn old_recording() -> Genome {
+    let mut recording = recording();
+    recording.tree.cpu_histograms.clear();
+    recording
+}
+
+/// Makes a file of version 4 of one of version 5.
+fn without_cpu_histograms(db: &rusqlite::Connection) {
+    db.execute_batch("DROP TABLE cpu_histograms; PRAGMA user_version = 4;")
+        .unwrap();
+}
+
+#[test]
+fn a_file_of_version_4_is_read_as_having_no_histograms_of_cpu_time() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("old.genome");
+    recording().write(&path).unwrap();
+    without_cpu_histograms(&rusqlite::Connection::open(&path).unwrap());
+    let genome = Genome::read(&path).unwrap();
+    assert_eq!(canonical(&genome), canonical(&old_recording()));
+}
+
 #[test]
 fn a_file_of_version_3_is_read_as_having_no_matches() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("old.genome");
     laid().write(&path).unwrap();
     let db = rusqlite::Connection::open(&path).unwrap();
+    without_cpu_histograms(&db);
     for table in [
         "matches",
         "static_bundled",
@@ -135,7 +159,7 @@ fn a_file_of_version_3_is_read_as_having_no_matches() {
     db.execute_batch("PRAGMA user_version = 3;").unwrap();
     drop(db);
     let genome = Genome::read(&path).unwrap();
-    assert_eq!(canonical(&genome), canonical(&recording()));
+    assert_eq!(canonical(&genome), canonical(&old_recording()));
     assert_eq!(genome.catalog, example());
     assert!(genome.matches.is_empty());
     assert_eq!(Kept::read_of_any(&path).unwrap().facts, laid().facts);
@@ -147,6 +171,7 @@ fn a_file_of_version_2_is_still_read() {
     let path = folder.path().join("old.genome");
     recording().write(&path).unwrap();
     let db = rusqlite::Connection::open(&path).unwrap();
+    without_cpu_histograms(&db);
     for (table, _) in super::schema::TABLES.iter().chain(super::schema::MATCHES) {
         db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
     }
@@ -171,7 +196,7 @@ fn a_file_of_version_2_is_still_read() {
         .unwrap();
     drop(db);
     let genome = Genome::read(&path).unwrap();
-    assert_eq!(canonical(&genome), canonical(&recording()));
+    assert_eq!(canonical(&genome), canonical(&old_recording()));
     assert!(genome.catalog.is_empty());
     assert!(Catalog::read(&path).unwrap().is_empty());
 }
