@@ -110,7 +110,29 @@ fn list(
     skipped: &mut Vec<Gap>,
     modules: &mut ModuleFiles,
 ) {
+    // A folder that is named outright is read though a folder above it says to ignore it: a virtual environment does so of
+    // all that is in it.
+    for heeds_parents in [true, false] {
+        let (before, gaps) = (files.len(), skipped.len());
+        list_once((root, heeds_parents), id, files, skipped, modules);
+        if files.len() > before {
+            return;
+        }
+        if heeds_parents {
+            skipped.truncate(gaps);
+        }
+    }
+}
+
+fn list_once(
+    (root, heeds_parents): (&Path, bool),
+    id: RootId,
+    files: &mut Vec<Listed>,
+    skipped: &mut Vec<Gap>,
+    modules: &mut ModuleFiles,
+) {
     let walk = WalkBuilder::new(root)
+        .parents(heeds_parents)
         .require_git(false)
         .sort_by_file_name(std::ffi::OsStr::cmp)
         .filter_entry(|entry| entry.depth() == 0 || !is_foreign(entry))

@@ -132,3 +132,20 @@ fn facts_of_another_version_are_not_believed() {
     }
     assert_eq!(build(folder.path(), &before).reused, 0);
 }
+
+/// As a virtual environment is: it says to ignore all that is in it, and a package of it is asked for.
+#[test]
+fn a_folder_that_is_named_outright_is_read_though_one_above_it_says_to_ignore_it() {
+    let folder = TempDir::new().unwrap();
+    write(
+        folder.path(),
+        &[
+            (".gitignore", "*\n"),
+            ("lib/shop/a.py", "def sell():\n    pass\n"),
+            ("lib/shop/.gitignore", "made.py\n"),
+            ("lib/shop/made.py", "def made():\n    pass\n"),
+        ],
+    );
+    let built = build(&folder.path().join("lib/shop"), &Kept::default());
+    assert_eq!(names(&built.kept.catalog), ["sell"]);
+}
