@@ -171,19 +171,17 @@ fn a_collector_stopped_for_long_costs_nothing_and_says_what_it_missed() -> Outco
 
 fn a_collector_killed_at_thirty_moments_harms_nothing() -> Outcome {
     let copy = BUSY.copy()?;
-    let mut target = busy(&copy)?;
+    let (mut target, mut recovered) = (busy(&copy)?, 0);
     set_off(&mut target)?;
-    let mut recovered = 0;
     for step in 0..30_u64 {
         let genome = copy.directory().join("run.genome");
         drop(fs::remove_file(&genome));
-        let recording = crate::exact(copy.directory()).attach_at_once(target.pid())?;
+        let mut recording = crate::exact(copy.directory()).attach_at_once(target.pid())?;
         // From before the first probe to after the first flush, in no order; each fifth has surely written something.
         std::thread::sleep(Duration::from_millis(step * step * 7 % 1301));
         if step % 5 == 4 {
-            written(&genome)?;
+            recording.has_written()?;
         }
-        let mut recording = recording;
         recording.running().signal(Signal::KILL)?;
         let ended = recording.ended()?.ended;
         ensure!(
@@ -210,18 +208,6 @@ fn a_collector_killed_at_thirty_moments_harms_nothing() -> Outcome {
         "only {recovered} of 30 killed recordings could be read again"
     );
     Ok(())
-}
-
-/// Waits until a recording has calls in its file.
-fn written(genome: &Path) -> Outcome {
-    const CALLS: u64 = 256 << 10;
-    for _ in 0..2000 {
-        if fs::metadata(genome).is_ok_and(|file| file.len() > CALLS) {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    bail!("nothing was written to {} in 20 s", genome.display())
 }
 
 /// Reads what a killed recording left, if it left anything that holds calls.

@@ -151,6 +151,18 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// Waits until calls are in its file.
+    pub fn has_written(&self) -> anyhow::Result<()> {
+        const CALLS: u64 = 256 << 10;
+        for _ in 0..2000 {
+            if std::fs::metadata(&self.genome).is_ok_and(|file| file.len() > CALLS) {
+                return Ok(());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        anyhow::bail!("nothing was written to {} in 20 s", self.genome.display())
+    }
+
     /// The collector's process.
     pub fn running(&mut self) -> &mut Running {
         &mut self.running

@@ -110,17 +110,12 @@ fn list(
     skipped: &mut Vec<Gap>,
     modules: &mut ModuleFiles,
 ) {
-    // A folder that is named outright is read though a folder above it says to ignore it: a virtual environment does so of
-    // all that is in it.
-    for heeds_parents in [true, false] {
-        let (before, gaps) = (files.len(), skipped.len());
-        list_once((root, heeds_parents), id, files, skipped, modules);
-        if files.len() > before {
-            return;
-        }
-        if heeds_parents {
-            skipped.truncate(gaps);
-        }
+    // A folder named outright is read though one above it says to ignore it, as a virtual environment does of all in it.
+    let (before, gaps) = (files.len(), skipped.len());
+    list_once((root, true), id, files, skipped, modules);
+    if files.len() == before {
+        skipped.truncate(gaps);
+        list_once((root, false), id, files, skipped, modules);
     }
 }
 
