@@ -47,7 +47,7 @@ pub fn guard() -> io::Result<()> {
 /// The same, where `door` opens the events by which a processor records.
 ///
 /// # Errors
-/// As of [`guard`].
+/// As of [`guard()`].
 pub fn guard_by(door: &(dyn Door + Sync)) -> io::Result<()> {
     sys::outlive_the_terminal();
     sys::hold_child_signal();

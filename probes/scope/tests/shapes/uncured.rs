@@ -1,7 +1,8 @@
 //! Each cure, and the shapes that must fail when it is taken out: a test that holds without its cure proves nothing.
 //! Needs the feature `uncured`.
 
-/// The cure by its name in the engine, and shapes that need it.
+/// The cure by its name in the engine, and shapes that need it. `StubKnownByPlace` and `SelfLoopCounted` are not here: what
+/// they cure happens by chance (a sent SIGTRAP in the same moment), so that their shapes pass without them now and then.
 pub(crate) const ALL: &[(&str, &[&str])] = &[
     (
         "LostStepInserted",
@@ -115,14 +116,6 @@ pub(crate) const ALL: &[(&str, &[&str])] = &[
     (
         "FaultActionEmulated",
         &["a_handler_of_a_fault_set_in_the_scope_is_the_programs"],
-    ),
-    (
-        "StubKnownByPlace",
-        &["sent_traps_lose_no_call_that_a_stub_makes"],
-    ),
-    (
-        "SelfLoopCounted",
-        &["sent_traps_lose_no_turn_of_one_instruction"],
     ),
     (
         "LandingsKnown",
