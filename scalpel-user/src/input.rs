@@ -100,6 +100,49 @@ pub struct CountedEdge {
     pub probe_events: u64,
 }
 
+impl CountedEdge {
+    /// Counters of an edge.
+    pub const NUMBERS: usize = 9;
+
+    /// An edge of which nothing was counted yet.
+    pub const fn new(pid: Pid, func: FuncId, site: CountedSite) -> Self {
+        Self {
+            pid,
+            func,
+            site,
+            calls: 0,
+            timed: 0,
+            unwound: 0,
+            refused: 0,
+            self_wall_ns: 0,
+            self_cpu_ns: 0,
+            total_wall_ns: 0,
+            total_cpu_ns: 0,
+            probe_events: 0,
+        }
+    }
+
+    /// Its counters, in the order that the kernel's cells and the log have them in.
+    pub const fn numbers_mut(&mut self) -> [&mut u64; Self::NUMBERS] {
+        [
+            &mut self.calls,
+            &mut self.timed,
+            &mut self.unwound,
+            &mut self.refused,
+            &mut self.self_wall_ns,
+            &mut self.self_cpu_ns,
+            &mut self.total_wall_ns,
+            &mut self.total_cpu_ns,
+            &mut self.probe_events,
+        ]
+    }
+
+    /// The same, to read.
+    pub fn numbers(mut self) -> [u64; Self::NUMBERS] {
+        self.numbers_mut().map(|number| *number)
+    }
+}
+
 /// Where counted calls come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CountedSite {

@@ -125,17 +125,11 @@ fn quiet(facts: &Matched) -> Option<Doubt> {
 mod tests {
     use super::{Matched, of_matching};
     use crate::catalog::Why;
+    use crate::doubt::tests::expect;
 
     #[track_caller]
-    fn check(matched: &Matched, expect: &[&str]) {
-        let doubts = of_matching(matched);
-        let found: Vec<&str> = doubts.iter().map(|doubt| doubt.what.as_str()).collect();
-        assert_eq!(found, expect);
-        assert!(
-            doubts
-                .iter()
-                .all(|doubt| !doubt.why.is_empty() && !doubt.do_.is_empty())
-        );
+    fn check(matched: &Matched, expected: &[&str]) {
+        expect(&of_matching(matched), expected);
     }
 
     #[test]

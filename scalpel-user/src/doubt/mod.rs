@@ -407,7 +407,7 @@ fn folded(facts: &Facts<'_>) -> Option<Doubt> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Facts, judge};
+    use super::{Doubt, Facts, judge};
 
     /// A result without a flaw.
     fn sound() -> Facts<'static> {
@@ -421,9 +421,9 @@ mod tests {
         }
     }
 
+    /// Just these doubts, and each says why it matters and what to do.
     #[track_caller]
-    fn check(facts: &Facts<'_>, expect: &[&str]) {
-        let doubts = judge(facts);
+    pub(super) fn expect(doubts: &[Doubt], expect: &[&str]) {
         let found: Vec<&str> = doubts.iter().map(|doubt| doubt.what.as_str()).collect();
         assert_eq!(found, expect);
         assert!(
@@ -431,6 +431,11 @@ mod tests {
                 .iter()
                 .all(|doubt| !doubt.why.is_empty() && !doubt.do_.is_empty())
         );
+    }
+
+    #[track_caller]
+    fn check(facts: &Facts<'_>, expected: &[&str]) {
+        expect(&judge(facts), expected);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::input::{CountedEdge, CountedSite, CountedTimes, Counts};
 
 /// Words of a cell after its key.
 const NUMBERS: usize = (size_of::<CountCell>() - 16) / 8;
+const _: () = assert!(NUMBERS == CountedEdge::NUMBERS);
 
 /// The mapped counters, and what they were when they were last told.
 pub struct CountReader {
@@ -83,7 +84,7 @@ impl CountReader {
                 let calls = hits(func).saturating_sub(told);
                 (calls > 0).then_some(CountedEdge {
                     calls,
-                    ..nothing(pid, func, CountedSite::Unknown)
+                    ..CountedEdge::new(pid, func, CountedSite::Unknown)
                 })
             })
             .collect()
@@ -126,17 +127,9 @@ impl CountReader {
                     .wrapping_sub(told.copied().unwrap_or(0))
             });
             *told = now;
-            [
-                edge.calls,
-                edge.timed,
-                edge.unwound,
-                edge.refused,
-                edge.self_wall_ns,
-                edge.self_cpu_ns,
-                edge.total_wall_ns,
-                edge.total_cpu_ns,
-                edge.probe_events,
-            ] = delta;
+            for (number, delta) in edge.numbers_mut().into_iter().zip(delta) {
+                *number = delta;
+            }
             *self.told_calls.entry(edge.func).or_default() += edge.calls;
             edges.push(edge);
         }
@@ -192,24 +185,7 @@ fn key(cells: &Mapped, index: usize) -> Option<(Pid, u32, CountedEdge)> {
         address => CountedSite::Address(address),
     };
     let pid = Pid(space_pid(space));
-    Some((pid, space_execs(space), nothing(pid, func, site)))
-}
-
-const fn nothing(pid: Pid, func: FuncId, site: CountedSite) -> CountedEdge {
-    CountedEdge {
-        pid,
-        func,
-        site,
-        calls: 0,
-        timed: 0,
-        unwound: 0,
-        refused: 0,
-        self_wall_ns: 0,
-        self_cpu_ns: 0,
-        total_wall_ns: 0,
-        total_cpu_ns: 0,
-        probe_events: 0,
-    }
+    Some((pid, space_execs(space), CountedEdge::new(pid, func, site)))
 }
 
 /// One edge may have a cell in each stripe.
@@ -219,17 +195,7 @@ fn merge(mut edges: Vec<CountedEdge>) -> Vec<CountedEdge> {
     edges.dedup_by(|next, kept| {
         let same = place(next) == place(kept);
         if same {
-            for (sum, more) in [
-                (&mut kept.calls, next.calls),
-                (&mut kept.timed, next.timed),
-                (&mut kept.unwound, next.unwound),
-                (&mut kept.refused, next.refused),
-                (&mut kept.self_wall_ns, next.self_wall_ns),
-                (&mut kept.self_cpu_ns, next.self_cpu_ns),
-                (&mut kept.total_wall_ns, next.total_wall_ns),
-                (&mut kept.total_cpu_ns, next.total_cpu_ns),
-                (&mut kept.probe_events, next.probe_events),
-            ] {
+            for (sum, more) in kept.numbers_mut().into_iter().zip(next.numbers()) {
                 *sum = sum.saturating_add(more);
             }
         }

@@ -36,23 +36,9 @@ fn put_edge(put: &mut Put<'_>, edge: &CountedEdge) {
         CountedSite::Address(address) => put.u8(ADDRESS).u64(address),
         CountedSite::Jump(from) => put.u8(JUMP).u64(u64::from(from.get())),
     };
-    for number in numbers(edge) {
+    for number in edge.numbers() {
         put.u64(number);
     }
-}
-
-const fn numbers(edge: &CountedEdge) -> [u64; 9] {
-    [
-        edge.calls,
-        edge.timed,
-        edge.unwound,
-        edge.refused,
-        edge.self_wall_ns,
-        edge.self_cpu_ns,
-        edge.total_wall_ns,
-        edge.total_cpu_ns,
-        edge.probe_events,
-    ]
 }
 
 pub(super) fn counts(get: &mut Get<'_>) -> Result<Counts, Malformed> {
@@ -72,20 +58,11 @@ fn edge(get: &mut Get<'_>) -> Result<CountedEdge, Malformed> {
         (JUMP, from) => CountedSite::Jump(func_id(from)?),
         _ => return Err(Malformed("unknown kind of call site")),
     };
-    Ok(CountedEdge {
-        pid,
-        func,
-        site,
-        calls: get.u64()?,
-        timed: get.u64()?,
-        unwound: get.u64()?,
-        refused: get.u64()?,
-        self_wall_ns: get.u64()?,
-        self_cpu_ns: get.u64()?,
-        total_wall_ns: get.u64()?,
-        total_cpu_ns: get.u64()?,
-        probe_events: get.u64()?,
-    })
+    let mut edge = CountedEdge::new(pid, func, site);
+    for number in edge.numbers_mut() {
+        *number = get.u64()?;
+    }
+    Ok(edge)
 }
 
 fn times(get: &mut Get<'_>) -> Result<CountedTimes, Malformed> {
