@@ -3,6 +3,7 @@
 //! One file a family, named as the rooms that it exercises.
 
 mod call;
+mod company;
 mod count;
 mod dump;
 mod exits;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     sched::add(&mut suite);
     sample::add(&mut suite);
     process::add(&mut suite);
+    company::add(&mut suite);
     sites::add(&mut suite);
     loss::add(&mut suite);
     stream::add(&mut suite);

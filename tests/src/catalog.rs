@@ -110,6 +110,16 @@ pub const ADDON: Fixture = Fixture::c("addon.node", &["addon.c"]).flags(&["-shar
 pub const DYING: Fixture = Fixture::c("dying", &["dying.c"]);
 /// Forks while it calls.
 pub const FORKS: Fixture = Fixture::c("forks", &["forks.c"]);
+/// 5,000 threads at once, or 1,000 children one after another.
+pub const CROWD: Fixture = Fixture::c("crowd", &["crowd.c"]);
+/// Executes itself again and again.
+pub const RELAY: Fixture = Fixture::c("relay", &["relay.c"]);
+/// Closes and opens [`LIBPLUGIN`] again and again.
+pub const RELOADS: Fixture = Fixture::c("reloads", &["reloads.c"]);
+/// Waits in a sleep that nothing interrupts.
+pub const HELD: Fixture = Fixture::c("held", &["held.c"]);
+/// Two processes of one id, one after the other.
+pub const REBORN: Fixture = Fixture::c("reborn", &["reborn.c"]);
 /// Becomes another program.
 pub const EXECS: Fixture = Fixture::c("execs", &["execs.c"]);
 /// Calls at a moderate rate until told to stop.

@@ -72,7 +72,7 @@ impl LoadOptions<'static> {
             mechanism,
             call_ring_bytes: 64 << 20,
             sample_ring_bytes: 4 << 20,
-            control_ring_bytes: 1 << 20,
+            control_ring_bytes: 4 << 20,
             functions: MAX_FUNCTIONS - 1,
             flags: 0,
             lease_until: MonoTime(0),

@@ -21,8 +21,14 @@ use super::tracepoint;
 use super::watch::WatchedSet;
 use crate::event::{Addr, Control, MonoTime, Pid};
 
-/// Bytes of each CPU's ring: some 500 mappings between two passes.
-const RING: usize = 64 << 10;
+/// Bytes of a CPU's ring: the birth and the end of a thread take some 64 each, and thousands may come between two passes.
+const RING: usize = 1 << 20;
+
+/// All rings together, on hosts with many CPUs.
+const RINGS: usize = 32 << 20;
+
+/// Least bytes of a CPU's ring: some 500 mappings.
+const LEAST_RING: usize = 64 << 10;
 
 /// Attaches the programs for fork, exec and exit.
 pub(super) fn attach(kernel: &mut Kernel, types: &Btf) -> Result<(), KernelError> {
@@ -48,9 +54,10 @@ impl Mappings {
             path,
             source: error,
         })?;
+        let bytes = ring_bytes(cpus.len());
         let cpus = cpus
             .into_iter()
-            .map(|cpu| open_on(cpu as usize))
+            .map(|cpu| open_within(cpu as usize, bytes))
             .collect::<io::Result<_>>();
         let cpus = cpus.map_err(|source| KernelError::Perf {
             what: "side-band events",
@@ -96,8 +103,25 @@ impl Mappings {
     }
 }
 
+/// A power of two, within what all may take.
+fn ring_bytes(cpus: usize) -> usize {
+    let share = RINGS / cpus.max(1);
+    let power = 1 << share.max(1).ilog2();
+    power.clamp(LEAST_RING, RING)
+}
+
+/// Memory that perf may lock is limited for those without `CAP_IPC_LOCK`: then less.
+fn open_within(cpu: usize, bytes: usize) -> io::Result<Sampler> {
+    match open_on(cpu, bytes) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && bytes > LEAST_RING => {
+            open_within(cpu, bytes / 2)
+        }
+        opened => opened,
+    }
+}
+
 /// Executable mappings only, stamped by the clock of the events.
-fn open_on(cpu: usize) -> io::Result<Sampler> {
+fn open_on(cpu: usize, bytes: usize) -> io::Result<Sampler> {
     let counter = Builder::new(Software::DUMMY)
         .any_pid()
         .one_cpu(cpu)
@@ -106,10 +130,10 @@ fn open_on(cpu: usize) -> io::Result<Sampler> {
         .sample(SampleFlag::TIME)
         .sample_id_all(true)
         .clockid(Clock::MONOTONIC)
-        .wakeup_watermark(RING / 4)
+        .wakeup_watermark(bytes / 4)
         .enabled(true)
         .build()?;
-    counter.sampled(RING)
+    counter.sampled(bytes)
 }
 
 /// The time stands at the end of every record (`sample_id_all`).
@@ -157,6 +181,20 @@ mod tests {
         ] {
             assert_eq!(is_file(name.as_bytes()), expect, "{name}");
         }
+    }
+
+    #[test]
+    fn rings_are_powers_of_two_within_the_budget_of_all() {
+        for (cpus, expect) in [
+            (1, RING),
+            (2, RING),
+            (32, RING),
+            (33, RING / 2),
+            (4096, LEAST_RING),
+        ] {
+            assert_eq!(ring_bytes(cpus), expect, "{cpus}");
+        }
+        assert_eq!(ring_bytes(0), RING);
     }
 
     #[test]

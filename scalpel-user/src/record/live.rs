@@ -117,6 +117,9 @@ impl Live {
         if let Some(note) = start_note(&plan.target) {
             live.take(note);
         }
+        for note in subject.notes() {
+            live.take(Input::Note(note));
+        }
         if hz < plan.measurement.sample_hz && live.tracer.is_some() {
             live.take(Input::Note(
                 "nothing was sampled: this kernel can crash when user stacks are sampled while return probes are \

@@ -10,7 +10,7 @@ use crate::event::Pid;
 use crate::image::KernelRelease;
 use crate::plan::{RecordPlan, Target};
 use crate::survey::{self, Question, Survey};
-use crate::target::{Backing, FileId, Mapping, Process, Spawned, TargetError, by_comm};
+use crate::target::{Backing, FileId, Mapping, Process, Spawned, Status, TargetError, by_comm};
 
 /// The processes of a recording.
 #[derive(Debug)]
@@ -104,10 +104,43 @@ impl Subject {
         Ok(surveys)
     }
 
+    /// What should be known of a process before its numbers are: who else holds it, and whether it runs at all.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let status = |process: &Process| Some((process.pid(), process.status().ok()?));
+        let running = self.processes.iter().filter(|_| self.spawned.is_none());
+        running
+            .filter_map(status)
+            .flat_map(|(pid, status)| [traced(pid, &status), stopped(pid, &status)])
+            .flatten()
+            .collect()
+    }
+
     /// Whether every process has ended.
     pub(super) fn has_ended(&self) -> bool {
         !self.processes.iter().any(Process::is_alive)
     }
+}
+
+/// A debugger keeps what stood in the place of its breakpoint: if that was a probe, it puts one back that nobody owns.
+fn traced(pid: Pid, status: &Status) -> Option<String> {
+    let tracer = Pid(status.tracer);
+    (status.tracer != 0).then(|| {
+        let name = Process::open(tracer).map_or_else(|_| "?".into(), |it| it.name().to_owned());
+        format!(
+            "process {pid} is traced by process {tracer} ({name}): its stops are part of every time measured, and a \
+             breakpoint that it sets at a probed function during the recording ends the process afterwards; detach it, \
+             or set none"
+        )
+    })
+}
+
+fn stopped(pid: Pid, status: &Status) -> Option<String> {
+    (status.state == 'T').then(|| {
+        format!(
+            "process {pid} was stopped when the recording began: a stopped process calls nothing; \
+             `kill -CONT {pid}` sets it going"
+        )
+    })
 }
 
 /// What a survey depends on: the mapped files, and what the process forbids.
