@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use scalpel_tests::catalog::{CALLS, CROWD, HELD, LIBPLUGIN, PLUGINS, REBORN, RELAY, RELOADS};
 use scalpel_tests::child::Running;
 use scalpel_tests::fixture::{Copy, Fixture};
+use scalpel_tests::report::Doubt;
 use scalpel_tests::scalpel::Record;
 use scalpel_tests::suite::{Outcome, Skip, Suite};
 use scalpel_tests::target::Target;
@@ -33,6 +34,8 @@ pub(crate) fn add(suite: &mut Suite) {
         a_library_replaced_on_disk_is_counted_as_it_is_mapped,
         a_library_closed_and_opened_in_a_loop_is_counted_each_time,
         a_process_in_another_time_namespace_is_counted,
+        a_process_in_a_container_of_its_own_files_and_ids_is_counted,
+        other_processes_of_the_same_program_are_not_counted,
     );
 }
 
@@ -285,8 +288,7 @@ fn a_process_in_another_time_namespace_is_counted() -> Outcome {
         .arg("--wait");
     let mut running = Running::start(unshare)?;
     running.stdout_line(|line| line == "ready\n")?;
-    let children = format!("/proc/{0}/task/{0}/children", running.pid());
-    let pid = u32::try_from(number(&fs::read_to_string(children)?)?)?;
+    let pid = only_child(running.pid())?;
     let recording = crate::exact(copy.directory()).attach(pid)?;
     running.say("go\n")?;
     let line = running.stdout_line(|line| line.starts_with("{\"calls\""))?;
@@ -308,6 +310,63 @@ fn a_process_in_another_time_namespace_is_counted() -> Outcome {
         report.run.duration_ns
     );
     Ok(())
+}
+
+/// Its program lies on a file system that only it can see, under a path where we have another file, and it knows itself by
+/// another id.
+fn a_process_in_a_container_of_its_own_files_and_ids_is_counted() -> Outcome {
+    let copy = CALLS.copy()?;
+    let place = copy.directory().join("place");
+    fs::create_dir(&place)?;
+    fs::copy(RELAY.build()?, place.join("calls"))?;
+    let mut unshare = Command::new("unshare");
+    unshare
+        .args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-ec"])
+        .arg("mount -t tmpfs none \"$2\"; cp \"$1\" \"$2/calls\"; exec \"$2/calls\" --wait")
+        .arg("sh")
+        .args([copy.path(), &place]);
+    let mut running = Running::start(unshare)?;
+    running.stdout_line(|line| line == "ready\n")?;
+    let pid = only_child(running.pid())?;
+    let recording = crate::exact(copy.directory()).attach(pid)?;
+    running.say("go\n")?;
+    let line = running.stdout_line(|line| line.starts_with("{\"calls\""))?;
+    let mut truth = Truth::of(&line)?;
+    let report = recording.stop()?.expect_code(0)?.report()?;
+    running.wait()?.expect_code(3)?;
+    truth.edges.retain(|(caller, ..)| caller != "main");
+    report.agrees_with(&truth)
+}
+
+/// Breakpoints belong to a file, and a filter to a process: without one (children may come) strangers run into them.
+fn other_processes_of_the_same_program_are_not_counted() -> Outcome {
+    for follow in [None, Some("--subprocesses")] {
+        let copy = CALLS.copy()?;
+        let mut target = Target::start(copy.path(), &[])?;
+        let mut stranger = Target::start(copy.path(), &[])?;
+        let recording = crate::exact(copy.directory())
+            .args(follow)
+            .attach(target.pid())?;
+        stranger.work()?;
+        let mut truth = target.work()?;
+        let report = recording.stop()?.expect_code(0)?.report()?;
+        target.finish()?.expect_code(3)?;
+        stranger.finish()?.expect_code(3)?;
+        truth.edges.retain(|(caller, ..)| caller != "main");
+        report.agrees_with(&truth)?;
+        let said = |d: &Doubt| d.what.starts_with("1 other process");
+        ensure!(
+            report.doubts.iter().any(said),
+            "nothing says who pays as well: {:#?}",
+            report.doubts
+        );
+    }
+    Ok(())
+}
+
+fn only_child(pid: u32) -> anyhow::Result<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    Ok(u32::try_from(number(&children)?)?)
 }
 
 fn plugin(directory: &Path) -> Record {

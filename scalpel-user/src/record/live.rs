@@ -29,7 +29,7 @@ use crate::kernel::attach::{DetachReport, SiteRequest};
 use crate::kernel::calibrate::ProbeCosts;
 use crate::kernel::ring::PollerReport;
 use crate::output::Output;
-use crate::plan::RecordPlan;
+use crate::plan::{Mode, RecordPlan};
 use crate::probe;
 use crate::session::Session;
 use crate::target::Process;
@@ -117,7 +117,8 @@ impl Live {
         if let Some(note) = start_note(&plan.target) {
             live.take(note);
         }
-        for note in subject.notes() {
+        let is_probed = live.tracer.is_some() && plan.measurement.mode != Mode::Sample;
+        for note in subject.notes(is_probed) {
             live.take(Input::Note(note));
         }
         if hz < plan.measurement.sample_hz && live.tracer.is_some() {

@@ -10,7 +10,10 @@ use crate::event::Pid;
 use crate::image::KernelRelease;
 use crate::plan::{RecordPlan, Target};
 use crate::survey::{self, Question, Survey};
-use crate::target::{Backing, FileId, Mapping, Process, Spawned, Status, TargetError, by_comm};
+use crate::target::{
+    Backing, FileId, Mapping, Process, Spawned, Status, TargetError, by_comm,
+    others_of_the_same_program,
+};
 
 /// The processes of a recording.
 #[derive(Debug)]
@@ -104,21 +107,38 @@ impl Subject {
         Ok(surveys)
     }
 
-    /// What should be known of a process before its numbers are: who else holds it, and whether it runs at all.
-    pub(super) fn notes(&self) -> Vec<String> {
+    /// What should be known of a process before its numbers are: who else holds it, whether it runs at all, and who
+    /// pays for the probes beside it.
+    pub(super) fn notes(&self, is_probed: bool) -> Vec<String> {
+        if self.spawned.is_some() {
+            return Vec::new();
+        }
         let status = |process: &Process| Some((process.pid(), process.status().ok()?));
-        let running = self.processes.iter().filter(|_| self.spawned.is_none());
-        running
-            .filter_map(status)
-            .flat_map(|(pid, status)| [traced(pid, &status), stopped(pid, &status)])
-            .flatten()
-            .collect()
+        let states = self.processes.iter().filter_map(status);
+        let held = states.flat_map(|(pid, status)| [traced(pid, &status), stopped(pid, &status)]);
+        let strangers = is_probed.then(|| strangers(others_of_the_same_program(&self.processes)));
+        held.chain(strangers).flatten().collect()
     }
 
     /// Whether every process has ended.
     pub(super) fn has_ended(&self) -> bool {
         !self.processes.iter().any(Process::is_alive)
     }
+}
+
+/// Breakpoints belong to the file. A filter in the kernel would spare the strangers, but children of the process would
+/// then meet return probes that no program of ours guards.
+fn strangers(count: usize) -> Option<String> {
+    (count > 0).then(|| {
+        let others = match count {
+            1 => "1 other process runs".into(),
+            _ => format!("{count} other processes run"),
+        };
+        format!(
+            "{others} the same program: its probed functions cost them a trap a call as well, and \
+             nothing of them is recorded; -p takes several of them, -f probes fewer functions"
+        )
+    })
 }
 
 /// A debugger keeps what stood in the place of its breakpoint: if that was a probe, it puts one back that nobody owns.

@@ -1,6 +1,7 @@
 //! Which processes there are, and which have a given name.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
 use super::process::comm;
 use super::{Process, TargetError};
@@ -58,6 +59,24 @@ pub fn by_comm(name: &str) -> Result<Vec<Process>, TargetError> {
         });
     }
     Ok(found)
+}
+
+/// How many other processes run a program that one of these runs.
+pub fn others_of_the_same_program(processes: &[Process]) -> usize {
+    let program = |pid: Pid| {
+        let file = fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    let own: Vec<_> = processes
+        .iter()
+        .filter_map(|process| program(process.pid()))
+        .collect();
+    let is_other = |pid: &Pid| processes.iter().all(|process| process.pid() != *pid);
+    all_pids()
+        .into_iter()
+        .filter(is_other)
+        .filter(|&pid| program(pid).is_some_and(|file| own.contains(&file)))
+        .count()
 }
 
 fn describe(process: &Process) -> Result<Found, TargetError> {
