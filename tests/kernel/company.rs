@@ -80,7 +80,9 @@ fn under_a_debugger_counts_are_exact_and_it_is_said() -> Outcome {
     gdb.args(["-nx", "-q", "-batch", "-p", &target.pid().to_string()])
         .args(["-ex", "handle SIGTRAP nostop noprint pass"])
         .args(["-ex", "continue"]);
-    let mut gdb = Running::start(gdb).map_err(|_| Skip::because("gdb is not installed"))?;
+    let Ok(mut gdb) = Running::start(gdb) else {
+        return Err(Skip::because("gdb is not installed"));
+    };
     until(
         target.pid(),
         "traced and running",

@@ -1,5 +1,5 @@
 //! Documents and code change together: ARCHITECTURE.md names every room, FORMAT.md every versioned layout,
-//! and links lead somewhere.
+//! links lead somewhere, and the tests that a page about hazards names are there.
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -9,9 +9,11 @@ use super::{Finding, Repo};
 
 const MAP: &str = "ARCHITECTURE.md";
 const FORMAT: &str = "FORMAT.md";
+const HAZARDS: &str = "docs/hazards.md";
 const MOST_LINES: usize = 200;
 
 static LINK: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\]\(([^)#\s]+)[^)]*\)").ok());
+static CODE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"`([^`]+)`").ok());
 static VERSION: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"const ([A-Z_]*VERSION): u\d+ = (\d+);").ok());
 
@@ -22,6 +24,7 @@ pub(super) fn check(repo: &Repo) -> Vec<Finding> {
         missing_versions(repo),
         length(repo),
         dead_links(repo),
+        missing_tests(repo),
     ]
     .concat()
 }
@@ -112,6 +115,74 @@ fn dead_links(repo: &Repo) -> Vec<Finding> {
     findings
 }
 
+/// Tests that the page about hazards names, `family::sentence` or a function's name, are somewhere in the sources.
+fn missing_tests(repo: &Repo) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (number, line) in repo.text(HAZARDS).lines().enumerate() {
+        let named = CODE
+            .iter()
+            .flat_map(|pattern| pattern.captures_iter(line))
+            .filter_map(|found| found.get(1).map(|name| name.as_str()));
+        for name in named.filter(|name| is_test(name) && !exists(repo, name)) {
+            findings.push(finding(
+                HAZARDS,
+                number + 1,
+                format!("there is no test {name}"),
+            ));
+        }
+    }
+    findings
+}
+
+/// Names of tests are sentences.
+fn is_test(name: &str) -> bool {
+    const FEWEST_WORDS: usize = 4;
+    let sentence = name.rsplit("::").next().unwrap_or(name);
+    let is_sentence = sentence.split(['_', ' ']).count() >= FEWEST_WORDS;
+    is_sentence
+        && (name.contains("::") || sentence.chars().all(|c| c == '_' || c.is_alphanumeric()))
+}
+
+fn exists(repo: &Repo, name: &str) -> bool {
+    let (family, sentence) = name.rsplit_once("::").unwrap_or(("", name));
+    let sources = repo.files.iter().filter(|file| file.path.ends_with(".rs"));
+    if !sentence.contains(' ') {
+        let function = format!("fn {sentence}(");
+        return sources
+            .filter(|file| family.is_empty() || file.path.contains(family))
+            .any(|file| file.text.contains(&function));
+    }
+    let path = format!("tests/kernel/{family}.rs");
+    let texts = sources.filter(|file| file.path == path);
+    texts
+        .flat_map(|file| file.text.split('"').skip(1).step_by(2))
+        .any(|literal| makes(literal, sentence))
+}
+
+/// Whether the literal, with something in each of its `{}`, is the sentence.
+fn makes(literal: &str, sentence: &str) -> bool {
+    const FEWEST: usize = 12;
+    let fixed: Vec<&str> = literal
+        .split('{')
+        .map(|part| part.rsplit_once('}').map_or(part, |(_, after)| after))
+        .collect();
+    let letters: usize = fixed.iter().map(|part| part.len()).sum();
+    if letters < FEWEST.min(sentence.len()) {
+        return false;
+    }
+    let (Some(first), Some(last)) = (fixed.first(), fixed.last()) else {
+        return false;
+    };
+    let mut rest = sentence;
+    for part in &fixed {
+        match rest.find(part) {
+            Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
+            None => return false,
+        }
+    }
+    sentence.starts_with(first) && sentence.ends_with(last)
+}
+
 fn leads_somewhere(repo: &Repo, folder: &str, target: &str) -> bool {
     if target.contains("://") {
         return true;
@@ -190,5 +261,29 @@ mod tests {
             &files,
             &[("docs/a.md", 2), ("probes/c/README.md", 2)],
         );
+    }
+
+    #[test]
+    fn tests_that_a_page_names_are_there() {
+        let source = (
+            "tests/kernel/exits.rs",
+            "format!(\"{what} survives --exits {exits}\"); fn a_handler_is_left_alone() {}",
+        );
+        let page = |text| (HAZARDS, text);
+        let named = [
+            "`exits::a handler survives --exits none`, `exits::a_handler_is_left_alone`",
+            "`a_handler_is_left_alone` by `rt_sigaction` and `--exits none`",
+        ];
+        for text in named {
+            expect(check, &[source, page(text)], &[]);
+        }
+        for text in [
+            "`exits::a handler dies of --exits none`",
+            "`call::a handler survives --exits none`",
+            "`call::a_handler_is_left_alone`",
+            "`a_handler_that_is_not_there`",
+        ] {
+            expect(check, &[source, page(text)], &[(HAZARDS, 1)]);
+        }
     }
 }
