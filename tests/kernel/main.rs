@@ -15,6 +15,7 @@ mod sample;
 mod sched;
 mod scope;
 mod scope_harm;
+mod scope_linked;
 mod scope_places;
 mod sites;
 mod stream;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     dump::add(&mut suite);
     scope::add(&mut suite);
     scope_harm::add(&mut suite);
+    scope_linked::add(&mut suite);
     scope_places::add(&mut suite);
     suite.run()
 }

@@ -6,10 +6,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use scalpel_tests::catalog::SCOPED;
 use scalpel_tests::child::Running;
-use scalpel_tests::scope::{Scope, Target, command, complete, ended, released};
+use scalpel_tests::dice::Dice;
+use scalpel_tests::scope::{
+    Scope, Target, command, complete, ended, guardian_of, is_traced, released,
+};
 use scalpel_tests::suite::{Outcome, Skip, Suite};
 use scalpel_tests::tests;
 
@@ -208,17 +211,13 @@ fn a_process_under_another_tracer_is_refused_by_name() -> Outcome {
     let Ok(gdb) = Running::start(gdb) else {
         return Err(Skip::because("gdb is not installed"));
     };
-    let tracer = || -> anyhow::Result<bool> {
-        let status = fs::read_to_string(format!("/proc/{}/status", target.pid()))?;
-        Ok(!status.contains("TracerPid:\t0"))
-    };
     for _ in 0..300 {
-        if tracer()? {
+        if is_traced(target.pid())? {
             break;
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    ensure!(tracer()?, "gdb did not attach");
+    ensure!(is_traced(target.pid())?, "gdb did not attach");
     let refused = ended(target.pid(), "straight", &[])?.expect_code(3)?;
     ensure!(
         refused.stderr.contains("is traced by process"),
@@ -239,18 +238,6 @@ fn the_budget_ends_the_steps_and_not_the_call() -> Outcome {
         scope.reasons
     );
     target.unharmed()
-}
-
-/// A small generator with a fixed seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
 }
 
 fn who_is_killed_leaves_the_program_unharmed() -> Outcome {
@@ -296,10 +283,4 @@ fn who_is_killed_leaves_the_program_unharmed() -> Outcome {
     }
     ensure!(guardians > 0, "no guardian was killed");
     Ok(())
-}
-
-fn guardian_of(pid: u32) -> Option<Pid> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-    let first = children.split_whitespace().next()?.parse().ok()?;
-    Pid::from_raw(first)
 }

@@ -1,11 +1,12 @@
-//! Scopes of programs in other places: over another C library, in another pid namespace, behind a filter of system calls.
+//! Scopes of programs in other places: over another C library, in another pid namespace, behind a filter of system calls, in
+//! code that a runtime compiles and tells of by a jitdump.
 
 use std::fs;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use scalpel_tests::catalog::{SCOPED, SCOPED_MUSL, SCOPED_MUSL_STATIC};
 use scalpel_tests::fixture::Fixture;
-use scalpel_tests::scope::{Target, complete};
+use scalpel_tests::scope::{Row, Target, complete};
 use scalpel_tests::suite::{Outcome, Suite};
 use scalpel_tests::tests;
 
@@ -17,6 +18,7 @@ pub(crate) fn add(suite: &mut Suite) {
         a_static_program_over_musl_is_no_different,
         a_program_in_another_pid_namespace_is_no_different,
         a_program_behind_a_filter_of_system_calls_is_no_different,
+        a_function_of_a_jitdump_is_scoped_by_name_and_shown_as_it_was,
     );
 }
 
@@ -63,4 +65,25 @@ fn a_program_behind_a_filter_of_system_calls_is_no_different() -> Outcome {
     let status = fs::read_to_string(format!("/proc/{}/status", target.pid()))?;
     ensure!(status.contains("Seccomp:\t2"), "no filter: {status}");
     alike(target)
+}
+
+/// Its code is another one in each call, at the same place: the dump has the first.
+fn a_function_of_a_jitdump_is_scoped_by_name_and_shown_as_it_was() -> Outcome {
+    let name = "compiled_by_hand";
+    let target = Target::start(&SCOPED, "compiled")?;
+    let scope = complete(target.pid(), name, &["--calls", "3"])?;
+    let mut last = 0;
+    for call in &scope.calls {
+        let rows = scope.rows(call);
+        let ours = |row: &&Row| row.symbol.as_deref() == Some(name);
+        ensure!(rows.iter().filter(ours).count() == 3, "{rows:?}");
+        let bytes = rows.first().map_or("", |row| &row.bytes);
+        let version = bytes.strip_prefix("b8").unwrap_or_default();
+        let version = u32::from_str_radix(version, 16)
+            .context("no move")?
+            .swap_bytes();
+        ensure!(version > last, "version {version} behind {last}");
+        last = version;
+    }
+    target.unharmed()
 }

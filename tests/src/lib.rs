@@ -6,6 +6,7 @@
 
 pub mod catalog;
 pub mod child;
+pub mod dice;
 pub mod fixture;
 pub mod real;
 pub mod report;

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use serde::Deserialize;
 
 use crate::child::{self, Ended, Running};
@@ -27,6 +27,15 @@ pub struct Scope {
     pub trace: Vec<Row>,
     /// The calls.
     pub calls: Vec<Call>,
+    /// Which function.
+    pub function: Option<Function>,
+}
+
+/// The function that was scoped.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Function {
+    /// Its key in a genome.
+    pub key: String,
 }
 
 /// An instruction that ran.
@@ -49,6 +58,8 @@ pub struct Row {
 /// One call.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Call {
+    /// Its process.
+    pub pid: u32,
     /// Its thread.
     pub tid: u32,
     /// `complete` or `truncated`.
@@ -202,11 +213,23 @@ impl Target {
 /// Waits until nobody traces a process any more: a guardian whose tool was killed lets go by itself.
 pub fn released(pid: u32) -> anyhow::Result<()> {
     for _ in 0..500 {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        if status.contains("TracerPid:\t0") {
+        if !is_traced(pid)? {
             return Ok(());
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     anyhow::bail!("process {pid} is still traced")
+}
+
+/// The guardian of a running scope, once there is one.
+pub fn guardian_of(scope: u32) -> Option<Pid> {
+    let children = std::fs::read_to_string(format!("/proc/{scope}/task/{scope}/children")).ok()?;
+    let first = children.split_whitespace().next()?.parse().ok()?;
+    Pid::from_raw(first)
+}
+
+/// Whether somebody traces a process.
+pub fn is_traced(pid: u32) -> anyhow::Result<bool> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    Ok(!status.contains("TracerPid:\t0"))
 }

@@ -46,11 +46,11 @@ enum Kind {
 }
 
 impl Breakpoint {
-    /// Sends `signal` to the thread when it runs the instruction at `addr`. The signal must be one that the thread
-    /// ignores: it then means nothing when nobody traces the thread any more.
-    pub(super) fn trigger(tid: Tid, addr: u64, signal: i32) -> io::Result<Self> {
+    /// Sends `signal` to the thread when it does this. The signal must be one that the thread ignores: it then means
+    /// nothing when nobody traces the thread any more.
+    pub(super) fn trigger(tid: Tid, wait: Wait, signal: i32) -> io::Result<Self> {
         let kind = Kind::Trigger;
-        let event = sys::perf_event(&attr(kind, Wait::Run(addr), true), tid)?;
+        let event = sys::perf_event(&attr(kind, wait, true), tid)?;
         sys::signal_thread(&event, tid, signal)?;
         let mut all = Self {
             event,

@@ -43,11 +43,11 @@ global_asm!(
     "je 3f",
     "cmp eax, 1",
     "je 3f",
-    // The step over a uprobe is a plain signal that nobody sent.
+    // The step over a uprobe is a plain signal that the process seems to have sent itself.
     "test eax, eax",
     "jnz 5f",
-    "cmp dword ptr [rsi + 16], 0",
-    "jne 5f",
+    "cmp qword ptr [rip + scalpel_outside_probe], 0",
+    "je 5f",
     "3:",
     "cmp qword ptr [rip + scalpel_outside_live], 0",
     "je 5f",
@@ -132,6 +132,7 @@ global_asm!(
     "scalpel_outside_origin: .quad 0",
     "scalpel_outside_new: .quad 0",
     "scalpel_outside_action: .quad 0, 0, 0, 0",
+    "scalpel_outside_probe: .quad 0",
     "scalpel_outside_end:",
     ".popsection",
 );
@@ -161,6 +162,7 @@ enum Word {
     Origin = 6,
     New = 7,
     Action = 8,
+    Probe = 12,
 }
 
 /// The code as it is put into a process.
@@ -287,6 +289,11 @@ impl Handler {
         let ours = [self.at, FLAGS | flags & KEPT, restorer, mask & !SIGTRAP_BIT];
         self.action(tid, registers, Some(ours))?;
         Ok(Former(old))
+    }
+
+    /// Whether a uprobe is stepped over now: only then is a plain signal a step.
+    pub(super) fn probe(self, tid: Tid, stepped: bool) -> io::Result<()> {
+        self.set(tid, Word::Probe, &[u64::from(stepped)])
     }
 
     fn former(self, tid: Tid) -> Option<Action> {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::breakpoint::Breakpoint;
+use super::breakpoint::{Breakpoint, Wait};
 use super::decoder::{Piece, Raw, Recording};
 use super::message::{Gate, Hardware};
-use super::process::Signals;
+use super::process::{Signals, is_trampoline};
 use super::record::{Frame, MOST_POPPED};
 use super::sys::{self, Registers, Stop, Tid};
 use super::watch::{Refusal, Watch, is_trigger};
@@ -37,6 +37,15 @@ struct Ended {
     stopped: bool,
     returned: bool,
     started: u64,
+}
+
+/// What tells that the thread is not in the call any more.
+struct Behind {
+    /// Where the call comes back to.
+    _back: Breakpoint,
+    /// The slot of its return address, which nobody writes while its frame is there: a thread that has left by longjmp
+    /// writes it when its stack grows again. Without a free debug register such a call ends by the time that it may take.
+    _slot: Option<Breakpoint>,
 }
 
 /// Records the call whose first instruction is next, and lets the thread run on.
@@ -90,14 +99,17 @@ pub(super) fn call(
     })
 }
 
-/// The breakpoint where the call comes back to.
-fn behind(watch: &Watch, tid: Tid, frame: Frame) -> Result<Breakpoint, Refusal> {
+/// The breakpoints that tell of the call's end.
+fn behind(watch: &Watch, tid: Tid, frame: Frame) -> Result<Behind, Refusal> {
     let signal = Signals::of(tid).trigger(watch.arm.go);
     let signal = signal.ok_or_else(|| Refusal {
         gate: Gate::System,
         why: "no signal is left that could tell of a return without harm".into(),
     })?;
-    Ok(Breakpoint::trigger(tid, frame.ret, signal)?)
+    Ok(Behind {
+        _back: Breakpoint::trigger(tid, Wait::Run(frame.ret), signal)?,
+        _slot: Breakpoint::trigger(tid, Wait::Write(frame.slot), signal).ok(),
+    })
 }
 
 fn open(hardware: &Hardware, door: &dyn Door, tid: Tid) -> Result<Event, Refusal> {
@@ -175,7 +187,9 @@ fn returned(watch: &mut Watch, tid: Tid, frame: Frame) -> Result<Ended, Refusal>
                     let reason = if there { Reasons::NONE } else { Reasons::LEFT };
                     return Ok(ended(reason, true, started));
                 }
-                // The same code, deeper: another activation of it.
+                if is_left(watch, tid, frame, &registers) {
+                    return Ok(ended(Reasons::LEFT, true, started));
+                }
                 watch.resume(tid, 0)?;
             }
             stop if stop.is_group_stop() => sys::listen(tid)?,
@@ -186,6 +200,18 @@ fn returned(watch: &mut Watch, tid: Tid, frame: Frame) -> Result<Ended, Refusal>
             }
         }
     }
+}
+
+/// A breakpoint was met no higher than the call's frame: whether the frame is gone all the same.
+fn is_left(watch: &Watch, tid: Tid, frame: Frame, registers: &Registers) -> bool {
+    // The same code, deeper: another activation of it. Or the trampoline of a return probe, which uses the stack where the
+    // return address was.
+    if registers.rip == frame.ret || is_trampoline(watch.pid, registers.rip) {
+        return false;
+    }
+    // The slot was written. By a call from the same place it has the value that it had.
+    let called = registers.rsp == frame.slot && watch.arm.entries.contains(&registers.rip);
+    called || sys::read_word(tid, frame.slot) != Some(frame.ret)
 }
 
 /// Which code is copied.

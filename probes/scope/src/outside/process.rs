@@ -142,6 +142,13 @@ pub(super) fn instruction_in_file(pid: Tid, addr: u64) -> Option<Vec<u8>> {
     (bytes != [0xcc]).then(|| bytes.to_vec())
 }
 
+/// Whether the kernel's trampoline for return probes is there.
+pub(super) fn is_trampoline(pid: Tid, addr: u64) -> bool {
+    let maps = Map::of(pid);
+    let map = maps.iter().find(|map| map.holds(addr));
+    map.is_some_and(|map| map.path.as_deref() == Some("[uprobes]"))
+}
+
 /// Where the program begins, behind its loader.
 pub(super) fn entry(pid: Tid) -> Option<u64> {
     const AT_ENTRY: u64 = 9;

@@ -62,6 +62,10 @@ pub(super) struct Recorder<'w> {
     pub(super) before: Option<Instruction>,
     /// The thread wants SIGTRAP blocked.
     pub(super) wish: bool,
+    /// Makes steps survivable.
+    pub(super) handler: Handler,
+    /// A uprobe stands on the instruction that was read last.
+    pub(super) probed: bool,
     /// A signal by which Go makes room waits for the end.
     pub(super) later: bool,
     began_ns: u64,
@@ -79,7 +83,7 @@ pub(super) fn call(watch: &mut Watch, tid: Tid, registers: Registers) -> Result<
         .install(tid, &registers)
         .map_err(|error| refused(watch, tid, error))?;
     let (begin, begin_flags) = (registers.rip, registers.eflags);
-    let (log, go, wish) = match Recorder::new(watch, tid, &registers) {
+    let (log, go, wish) = match Recorder::new(watch, tid, handler, &registers) {
         Ok(recorder) => recorder.run(registers)?,
         Err(refusal) => {
             drop(handler.remove(tid, &registers, former));
@@ -127,7 +131,12 @@ fn refused(watch: &mut Watch, tid: Tid, error: HandlerError) -> Refusal {
 }
 
 impl<'w> Recorder<'w> {
-    fn new(watch: &'w mut Watch, tid: Tid, registers: &Registers) -> Result<Self, Refusal> {
+    fn new(
+        watch: &'w mut Watch,
+        tid: Tid,
+        handler: Handler,
+        registers: &Registers,
+    ) -> Result<Self, Refusal> {
         let mask = sys::mask(tid)?;
         let wish = mask & SIGTRAP_BIT != 0;
         if wish {
@@ -156,6 +165,8 @@ impl<'w> Recorder<'w> {
             frames: vec![frame],
             before: None,
             wish,
+            handler,
+            probed: false,
             later: false,
             began_ns: sys::now_ns(),
             native_ns: 0,
@@ -185,6 +196,9 @@ impl<'w> Recorder<'w> {
 
     /// From one stop to the next.
     fn one(&mut self, registers: Registers) -> Result<Go, Refusal> {
+        if let Some(frame) = self.probed_return(&registers) {
+            return self.through_trampoline(registers, frame);
+        }
         if let Some(go) = self.left(&registers)? {
             return Ok(go);
         }
@@ -256,6 +270,22 @@ impl<'w> Recorder<'w> {
                 Ok(None)
             }
         }
+    }
+
+    /// The frame that has just returned, if it did so into the trampoline of a return probe, which the kernel has put in the
+    /// place of its return address.
+    fn probed_return(&self, registers: &Registers) -> Option<Frame> {
+        let frame = *self.frames.last()?;
+        let returned = flow::is_return(self.before.as_ref()?)
+            && registers.rsp == frame.slot.wrapping_add(8)
+            && registers.rip != frame.ret;
+        (returned && process::is_trampoline(self.watch.pid, registers.rip)).then_some(frame)
+    }
+
+    /// The trampoline is the kernel's, and not what the program wrote: the flow goes from the return to where it was called.
+    fn through_trampoline(&mut self, registers: Registers, frame: Frame) -> Result<Go, Refusal> {
+        self.log.note(Fact::UprobeSeen);
+        self.run_over(&registers, frame.ret, Reasons::UPROBE)
     }
 
     /// Where the code that is next, which is not followed, will return to; `None` if that is not known.
@@ -351,10 +381,12 @@ impl<'w> Recorder<'w> {
         let mut bytes = [0; 15];
         let got = sys::read_memory(self.tid, addr, &mut bytes);
         let bytes = bytes.get(..got)?;
+        self.probed = false;
         if bytes.first() == Some(&0xcc)
             && let Some(original) = process::instruction_in_file(self.watch.pid, addr)
         {
             self.log.note(Fact::UprobeSeen);
+            self.probed = true;
             return Some((flow::decode(addr, &original)?, original));
         }
         let instruction = flow::decode(addr, bytes)?;

@@ -3,10 +3,11 @@
 use iced_x86::Instruction;
 
 use super::breakpoint::{Breakpoint, Wait};
+use super::process;
 use super::record::{Frame, Go, Recorder, SIGTRAP_BIT};
 use super::sys::{self, Registers, Stop};
 use super::watch::{Refusal, is_trigger, trap_number};
-use crate::trace::Reasons;
+use crate::trace::{Fact, Reasons};
 
 /// The breakpoint at the address where the thread is to come back to.
 const OVER: u8 = 1;
@@ -121,6 +122,22 @@ impl Recorder<'_> {
             self.log.repeated(u32::try_from(turns).unwrap_or(u32::MAX));
         }
         Ok(self.arrived(ran, fall, Reasons::UNEXPLAINED))
+    }
+
+    /// What is not the program's own, natively to where it leads.
+    pub(super) fn run_over(
+        &mut self,
+        registers: &Registers,
+        rip: u64,
+        otherwise: Reasons,
+    ) -> Result<Go, Refusal> {
+        let goal = Goal {
+            rip,
+            rsp: registers.rsp,
+            until: Some(sys::now_ns() + PATIENCE_NS),
+        };
+        let ran = self.run_to(goal)?;
+        Ok(self.arrived(ran, rip, otherwise))
     }
 
     /// PUSHF and POPF, without the trap flag: one would show it, and behind the other the kernel leaves it set.
@@ -255,6 +272,11 @@ impl Recorder<'_> {
                 if registers.rsp > goal.rsp {
                     return Ok(Some(Ran::Astray(registers)));
                 }
+                self.watch.resume(self.tid, 0)?;
+            }
+            // The trampoline of a return probe uses the stack where the return address was.
+            Some(SLOT) if process::is_trampoline(self.watch.pid, registers.rip) => {
+                self.log.note(Fact::UprobeSeen);
                 self.watch.resume(self.tid, 0)?;
             }
             Some(OVER | SLOT) => return Ok(Some(Ran::Astray(registers))),

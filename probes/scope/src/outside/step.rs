@@ -21,13 +21,33 @@ impl Recorder<'_> {
         next: Next,
     ) -> Result<Go, Refusal> {
         self.log.traps += 1;
+        let probed = self.probed;
+        if probed {
+            self.handler.probe(self.tid, true)?;
+        }
+        let go = self.stepped(registers, instruction, next)?;
+        if probed && !matches!(go, Go::Away) {
+            self.handler.probe(self.tid, false)?;
+        }
+        Ok(go)
+    }
+
+    fn stepped(
+        &mut self,
+        registers: Registers,
+        instruction: &Instruction,
+        next: Next,
+    ) -> Result<Go, Refusal> {
+        let probed = self.probed;
         sys::step(self.tid, 0)?;
         loop {
             match self.watch.stop_of(self.tid)? {
                 Stop::Signal(signal) => {
                     let info = sys::signal_info(self.tid)?;
                     let here = sys::registers(self.tid)?;
-                    if is_step(signal, info) {
+                    // Behind a uprobe the signal is a plain one, which the process seems to have sent itself.
+                    let plain = probed && info.code == 0 && here.rip != registers.rip;
+                    if signal == libc::SIGTRAP && (plain || is_step(info)) {
                         return self.behind(here, instruction, next);
                     }
                     if signal == libc::SIGTRAP && here.rip != registers.rip {
@@ -128,10 +148,9 @@ impl Recorder<'_> {
     }
 }
 
-/// Whether this SIGTRAP is a step of ours: the processor's, or the plain one behind a uprobe.
-fn is_step(signal: i32, info: sys::SignalInfo) -> bool {
+/// Whether this SIGTRAP is a step of ours: the processor's.
+fn is_step(info: sys::SignalInfo) -> bool {
     const TRAP_BRKPT: i32 = 1;
     const TRAP_TRACE: i32 = 2;
-    signal == libc::SIGTRAP
-        && (matches!(info.code, TRAP_BRKPT | TRAP_TRACE) || info.code == 0 && info.pid == 0)
+    matches!(info.code, TRAP_BRKPT | TRAP_TRACE)
 }

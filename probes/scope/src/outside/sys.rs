@@ -49,8 +49,6 @@ impl Stop {
 pub(super) struct SignalInfo {
     /// `si_code`.
     pub(super) code: i32,
-    /// `si_pid`, for signals that a process sent.
-    pub(super) pid: i32,
     /// `si_perf_data`, for signals of perf events.
     pub(super) perf_data: u64,
     /// `si_perf_flags`: 1 if the signal came late, because it was blocked.
@@ -151,11 +149,10 @@ pub(super) fn set_registers(tid: Tid, registers: &Registers) -> io::Result<()> {
 pub(super) fn signal_info(tid: Tid) -> io::Result<SignalInfo> {
     let mut info = [0_u64; 16];
     ptrace(libc::PTRACE_GETSIGINFO, tid, 0, info.as_mut_ptr() as u64)?;
-    let [_, code, pid, data, flags, ..] = info;
+    let [_, code, _, data, flags, ..] = info;
     let low = |word: u64| u32::try_from(word & 0xffff_ffff).unwrap_or(0);
     Ok(SignalInfo {
         code: low(code).cast_signed(),
-        pid: low(pid).cast_signed(),
         perf_data: data,
         perf_flags: low(flags >> 32),
     })

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::breakpoint::{Breakpoint, MARK};
+use super::breakpoint::{Breakpoint, MARK, Wait};
 use super::message::{Arm, Gate};
 use super::process::{self, Signals};
 use super::sys::{self, Registers, SignalInfo, Stop, Tid};
@@ -169,7 +169,7 @@ impl Watch {
         };
         let mut triggers = Vec::new();
         for entry in &self.arm.entries {
-            match Breakpoint::trigger(tid, *entry, signal) {
+            match Breakpoint::trigger(tid, Wait::Run(*entry), signal) {
                 Ok(trigger) => triggers.push(trigger),
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
                 Err(error) => return Err(breakpoint_refusal(&error)),
@@ -341,7 +341,7 @@ impl Watch {
         self.threads.insert(tid, Thread::default());
         let begin = process::entry(self.pid).ok_or(io::Error::from(io::ErrorKind::NotFound))?;
         let signal = Signals::of(tid).trigger(false).unwrap_or(libc::SIGURG);
-        let trigger = Breakpoint::trigger(tid, begin, signal);
+        let trigger = Breakpoint::trigger(tid, Wait::Run(begin), signal);
         self.begin = Some(trigger.map_err(|error| breakpoint_refusal(&error))?);
         self.resume(tid, 0)?;
         Ok(None)

@@ -23,6 +23,7 @@ tests! {
     branches_of_another_process_are_a_survey,
     refusals_name_their_gate_and_harm_nothing,
     a_thread_that_ends_in_its_call_is_told,
+    a_call_that_is_left_by_a_jump_ends_when_its_frame_is_gone,
 }
 
 /// What this process is for, if not for the tests.
@@ -38,6 +39,7 @@ pub(crate) fn another_process() -> ExitCode {
     match std::env::var(ROLE).unwrap().as_str() {
         "guardian" => guard_by(&Recorded(folder)).unwrap(),
         "ends" => ends(),
+        "jumps" => jumps(),
         seed => target(&folder, seed.parse().unwrap()),
     }
     ExitCode::SUCCESS
@@ -81,6 +83,28 @@ fn ends() {
         // It cannot be joined: its end is not the library's.
         std::thread::sleep(std::time::Duration::from_millis(2));
     });
+}
+
+/// A function that never returns: it puts the stack back to where its caller's was, and goes on there, as longjmp does.
+fn jumps() {
+    let routine = Routine::of(&[
+        0x53, // push rbx
+        0x41, 0x54, // 1: push r12
+        0x41, 0xbc, 3, 0, 0, 0, // 3: mov r12d, 3
+        0x48, 0x89, 0xe3, // 9: mov rbx, rsp
+        0xe8, 0x0b, 0, 0, 0, // 12: call 28
+        0x0f, 0x0b, // 17: ud2
+        0x41, 0xff, 0xcc, // 19: dec r12d
+        0x75, 0xf1, // 22: jnz 9
+        0x41, 0x5c, // 24: pop r12
+        0x5b, // 26: pop rbx
+        0xc3, // 27: ret
+        0x90, // 28: nop
+        0x48, 0x89, 0xdc, // 29: mov rsp, rbx
+        0xeb, 0xf1, // 32: jmp 19
+    ]);
+    println!("{}", routine.at + 28);
+    until_input_ends(|| _ = routine.run([0; 6]));
 }
 
 fn until_input_ends(mut work: impl FnMut()) {
@@ -356,6 +380,18 @@ fn a_thread_that_ends_in_its_call_is_told() {
     let scene = Scene::start("ends");
     for call in scene.three(scene.arm(Hardware::Pt(pmu()))) {
         assert!(call.trace.reasons.contains(Reasons::LEFT));
+        assert!(!call.trace.verified.contains(&Fact::Returned));
+    }
+    scene.target.unharmed();
+}
+
+/// By the next call from the same place, or by whoever else uses the stack: not by the time that a call may take.
+fn a_call_that_is_left_by_a_jump_ends_when_its_frame_is_gone() {
+    let scene = Scene::start("jumps");
+    for call in scene.three(scene.arm(Hardware::Pt(pmu()))) {
+        let reasons = call.trace.reasons;
+        assert!(reasons.contains(Reasons::LEFT), "{reasons}");
+        assert!(!reasons.contains(Reasons::BUDGET), "{reasons}");
         assert!(!call.trace.verified.contains(&Fact::Returned));
     }
     scene.target.unharmed();

@@ -199,7 +199,7 @@ fn write(
         FormatArg::Chrome => {
             let about = json!({
                 "recording": survey.title(), "uuid": run.uuid, "version": run.version,
-                "started_unix_ns": run.started_unix_ns.to_string(),
+                "started_unix_ns": run.started_unix_ns.to_string(), "started_ns": run.started.0.to_string(),
                 "lost_events": survey.lost, "clock": "CLOCK_MONOTONIC, from the start of the recording",
             });
             let mut chrome = Chrome::begin(out, run.started, &about)?;
