@@ -2,21 +2,17 @@
 //! before and after, told and not judged.
 #![expect(clippy::print_stdout, reason = "throughputs are shown, never asserted")]
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use scalpel_tests::child::Running;
 use scalpel_tests::real::programs::Programs;
+use scalpel_tests::real::worker::Worker;
 use scalpel_tests::real::{node, postgres, redis};
 use scalpel_tests::residue;
 use scalpel_tests::scope::{Scope, ended};
-use scalpel_tests::suite::{Outcome, Skip, Suite};
+use scalpel_tests::suite::{Outcome, Suite};
 use scalpel_tests::tests;
-use tempfile::TempDir;
 
 const CALLS: usize = 100;
 
@@ -89,7 +85,9 @@ fn rate(what: &str, count: u32, mut work: impl FnMut() -> Outcome) -> Outcome {
 fn in_redis(programs: &Programs) -> Outcome {
     let plain = {
         let server = redis::Server::start(programs)?;
-        server.work(5_000)?;
+        rate("redis, before, 4 x 5,000 requests", 1, || {
+            server.work(5_000)
+        })?;
         let digest = server.digest()?;
         server.stop()?;
         digest
@@ -167,254 +165,45 @@ fn node_answers_the_same() -> Outcome {
     server.stop()
 }
 
-/// A program that computes the same again and again, prints what it is and how often, and must not change.
-struct Worker {
-    running: Running,
-    _folder: TempDir,
+/// What is asked of a worker's function.
+fn with_library(worker: &Worker) -> Vec<&'static str> {
+    let mut args = vec!["--budget", "200ms"];
+    if let Some(lib) = worker.lib {
+        args.extend(["--lib", lib]);
+    }
+    args
 }
 
-impl Worker {
-    fn start(command: Command, folder: TempDir) -> anyhow::Result<Self> {
-        let mut running = Running::start(command)?;
-        running.stdout_line(|line| line.starts_with("ready"))?;
-        Ok(Self {
-            running,
-            _folder: folder,
-        })
-    }
-
-    /// How much it does in a second, as it says; and that it is right.
-    fn rate(&mut self, what: &str) -> Outcome {
-        // What it said meanwhile is behind us when a line has to be waited for; the one after that is of a whole new second.
-        loop {
-            let asked = Instant::now();
-            self.said()?;
-            if asked.elapsed() > Duration::from_millis(200) {
-                break;
-            }
-        }
-        println!("{what}: {}", self.said()?.trim());
-        Ok(())
-    }
-
-    fn said(&mut self) -> anyhow::Result<String> {
-        self.running.stdout_line(|line| line.starts_with("rate"))
-    }
-
-    fn pid(&self) -> u32 {
-        self.running.pid()
-    }
-
-    fn end(self) -> Outcome {
-        let said = self.running.wait()?.expect_code(0)?.stdout;
-        ensure!(said.contains("done") && !said.contains("wrong"), "{said}");
-        Ok(())
-    }
+/// A worker's calls, and its rate before and after.
+fn in_worker(name: &str, mut worker: Worker, whole: usize) -> anyhow::Result<Scope> {
+    worker.rate(&format!("{name}, before"))?;
+    let scope = hundred(worker.pid(), worker.func, &with_library(&worker), whole)?;
+    worker.rate(&format!("{name}, after"))?;
+    residue::text_is_clean(worker.pid())?;
+    worker.end()?;
+    Ok(scope)
 }
-
-fn source(name: &str, text: &str) -> anyhow::Result<(TempDir, std::path::PathBuf)> {
-    let folder = TempDir::with_prefix("scalpel-scope-")?;
-    let path = folder.path().join(name);
-    fs::write(&path, text)?;
-    Ok((folder, path))
-}
-
-const JAVASCRIPT: &str = r"
-function scoped(n) { let sum = 0; for (let at = 0; at < n; at++) sum = (sum * 31 + at) | 0; return sum; }
-const expect = scoped(10);
-let calls = 0, last = 0, ended = false;
-process.stdin.on('end', () => { ended = true; }).resume();
-for (let at = 0; at < 200000; at++) scoped(10);
-console.log('ready');
-const timer = setInterval(() => console.log('rate ' + (calls - last), last = calls), 1000);
-function turn() {
-    for (let at = 0; at < 50; at++) { if (scoped(10) !== expect) console.log('wrong'); calls++; }
-    if (ended) { clearInterval(timer); console.log('done'); } else setTimeout(turn, 1);
-}
-turn();
-";
 
 /// V8 writes a perf map; the code may move, and a call that is not seen any more is no harm.
 fn compiled_javascript_is_scoped_by_name() -> Outcome {
-    let (folder, path) = source("scoped.js", JAVASCRIPT)?;
-    let mut node = Command::new(node::find()?);
-    // It leaves a log where it stands.
-    node.current_dir(folder.path());
-    node.args([
-        "--perf-basic-prof",
-        "--no-turbo-inlining",
-        "--no-maglev-inlining",
-    ])
-    .arg(&path);
-    let mut worker = Worker::start(node, folder)?;
-    worker.rate("javascript, before")?;
-    let scope = hundred(worker.pid(), "scoped", &["--budget", "200ms"], 90)?;
+    let scope = in_worker("javascript", Worker::javascript()?, 90)?;
     let named = scope
         .trace
         .iter()
         .any(|row| row.symbol.as_deref() == Some("scoped"));
     ensure!(named, "no instruction has the function's name");
-    worker.rate("javascript, after")?;
-    let map = format!("/tmp/perf-{}.map", worker.pid());
-    worker.end()?;
-    // It may be gone.
-    drop(fs::remove_file(map));
     Ok(())
 }
-
-const PYTHON: &str = r"
-import json, select, sys, time
-data = {'a': list(range(40)), 'b': 'x' * 50}
-expect = json.dumps(data)
-print('ready', flush=True)
-last, calls = time.time(), 0
-while not select.select([sys.stdin], [], [], 0)[0]:
-    for _ in range(50):
-        if json.dumps(json.loads(expect)) != expect: print('wrong', flush=True)
-        calls += 1
-    if time.time() - last > 1:
-        print('rate', calls, flush=True); last, calls = time.time(), 0
-print('done', flush=True)
-";
 
 fn python_computes_the_same() -> Outcome {
-    let (folder, path) = source("scoped.py", PYTHON)?;
-    let mut python = Command::new("python3");
-    python.arg(&path);
-    let mut worker = Worker::start(python, folder)?;
-    worker.rate("python, before")?;
-    let args: &[&str] = &["--budget", "200ms"];
-    let maps = fs::read_to_string(format!("/proc/{}/maps", worker.pid()))?;
-    let shared = maps.contains("libpython");
-    let with_library = ["--budget", "200ms", "--lib", "libpython*"];
-    hundred(
-        worker.pid(),
-        "PyDict_SetItem",
-        if shared { &with_library } else { args },
-        90,
-    )?;
-    worker.rate("python, after")?;
-    worker.end()
+    in_worker("python", Worker::python()?, 90).map(drop)
 }
 
-const GO: &str = r#"package main
-
-import ("fmt"; "os"; "sort"; "time")
-
-//go:noinline
-func scoped(values []int) int {
-	sum := 0
-	for _, value := range values { sum = sum*31 + value }
-	return sum
-}
-
-func main() {
-	ended := make(chan bool)
-	go func() { os.Stdin.Read(make([]byte, 1)); close(ended) }()
-	values := make([]int, 20)
-	for at := range values { values[at] = 20 - at }
-	sort.Ints(values)
-	expect := scoped(values)
-	fmt.Println("ready")
-	last, calls := time.Now(), 0
-	for {
-		select {
-		case <-ended:
-			fmt.Println("done")
-			return
-		default:
-		}
-		for at := 0; at < 50; at++ {
-			if scoped(append([]int(nil), values...)) != expect { fmt.Println("wrong") }
-			calls++
-		}
-		if time.Since(last) > time.Second {
-			fmt.Println("rate", calls)
-			last, calls = time.Now(), 0
-		}
-	}
-}
-"#;
-
+/// Where Go moves a goroutine while its call is stepped, the trace says so.
 fn go_computes_the_same() -> Outcome {
-    let (folder, path) = source("scoped.go", GO)?;
-    let program = folder.path().join("scoped");
-    build(
-        Command::new("go")
-            .args(["build", "-o"])
-            .arg(&program)
-            .arg(&path),
-        "go",
-    )?;
-    let mut worker = Worker::start(Command::new(&program), folder)?;
-    worker.rate("go, before")?;
-    // Where Go moves a goroutine while its call is stepped, the trace says so.
-    hundred(worker.pid(), "main.scoped", &["--budget", "200ms"], 50)?;
-    worker.rate("go, after")?;
-    worker.end()
+    in_worker("go", Worker::go()?, 50).map(drop)
 }
-
-const JAVA: &str = r#"
-public class Scoped {
-    static int scoped(int n) { int sum = 0; for (int at = 0; at < n; at++) sum = sum * 31 + at; return sum; }
-    public static void main(String[] args) throws Exception {
-        int expect = scoped(20);
-        for (int at = 0; at < 200000; at++) if (scoped(20) != expect) System.out.println("wrong");
-        System.out.println("ready");
-        long last = System.nanoTime(), calls = 0;
-        while (System.in.available() == 0) {
-            for (int at = 0; at < 50; at++) { if (scoped(20) != expect) System.out.println("wrong"); calls++; }
-            if (System.nanoTime() - last > 1000000000L) {
-                System.out.println("rate " + calls); last = System.nanoTime(); calls = 0;
-            }
-        }
-        System.out.println("done");
-    }
-}
-"#;
 
 fn compiled_java_is_scoped_by_name() -> Outcome {
-    let (folder, path) = source("Scoped.java", JAVA)?;
-    build(
-        Command::new("javac")
-            .arg("-d")
-            .arg(folder.path())
-            .arg(&path),
-        "a JDK",
-    )?;
-    let mut java = Command::new("java");
-    java.args([
-        "-XX:CompileCommand=quiet",
-        "-XX:CompileCommand=dontinline,Scoped.scoped",
-        "-cp",
-    ]);
-    java.arg(folder.path()).arg("Scoped");
-    let mut worker = Worker::start(java, folder)?;
-    worker.rate("java, before")?;
-    let pid = worker.pid().to_string();
-    build(
-        Command::new("jcmd").args([&pid, "Compiler.perfmap"]),
-        "jcmd with Compiler.perfmap",
-    )?;
-    hundred(worker.pid(), "*Scoped*scoped*", &["--budget", "200ms"], 90)?;
-    worker.rate("java, after")?;
-    worker.running.say("end\n")?;
-    worker.end()?;
-    drop(fs::remove_file(
-        Path::new("/tmp").join(format!("perf-{pid}.map")),
-    ));
-    Ok(())
-}
-
-/// Runs what must be installed for a test; where it is not, or fails, the test is skipped.
-fn build(command: &mut Command, what: &str) -> Outcome {
-    match command.output() {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(Skip::because(format!(
-            "{what}: {}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        ))),
-        Err(error) => Err(Skip::because(format!("{what} is not installed ({error})"))),
-    }
+    in_worker("java", Worker::java()?, 90).map(drop)
 }

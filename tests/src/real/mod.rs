@@ -4,3 +4,4 @@ pub mod node;
 pub mod postgres;
 pub mod programs;
 pub mod redis;
+pub mod worker;

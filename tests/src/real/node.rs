@@ -71,6 +71,32 @@ impl Server {
         self.folder.path()
     }
 
+    /// Who asks it.
+    pub fn client(&self) -> Client {
+        Client { port: self.port }
+    }
+
+    /// The answers to `count` requests, one connection each.
+    pub fn ask(&self, count: usize) -> anyhow::Result<Vec<String>> {
+        self.client().ask(count)
+    }
+
+    /// Ends it.
+    pub fn stop(self) -> anyhow::Result<()> {
+        self.running.signal(Signal::TERM)?;
+        let code = self.running.wait()?.code();
+        ensure!(code == 128 + 15, "it ended with {code}, not as it was told");
+        Ok(())
+    }
+}
+
+/// Asks a server.
+#[derive(Clone, Copy)]
+pub struct Client {
+    port: u16,
+}
+
+impl Client {
     /// The answers to `count` requests, one connection each.
     pub fn ask(&self, count: usize) -> anyhow::Result<Vec<String>> {
         (0..count)
@@ -88,14 +114,6 @@ impl Server {
             .split_once("\r\n\r\n")
             .with_context(|| format!("not an answer: {answer}"))?;
         Ok(body.to_owned())
-    }
-
-    /// Ends it.
-    pub fn stop(self) -> anyhow::Result<()> {
-        self.running.signal(Signal::TERM)?;
-        let code = self.running.wait()?.code();
-        ensure!(code == 128 + 15, "it ended with {code}, not as it was told");
-        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@ use clap::Args;
 use stats::Stats;
 
 use crate::cmd;
-use crate::test::python;
+use crate::test::{projects, python};
 
 const CARGO_FUZZ: &str = "0.13.2";
 
@@ -23,7 +23,7 @@ const LONGEST: u32 = 10;
 /// What `soak` is given.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Minutes for each target.
+    /// Minutes for each fuzz target; 0 for none.
     #[arg(long, default_value_t = 3)]
     minutes: u32,
     /// Only this target; may be given several times.
@@ -52,6 +52,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         ));
         python::kill(options.ends)?;
     }
+    if options.minutes == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
     install()?;
     let targets = targets(&options.only)?;
     seeds()?;
@@ -76,12 +79,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// Attaches scopes and kills tool or guardian, so many times: the process has to run on.
 fn kills(count: u32) -> Result<()> {
     cmd::say(format_args!(
-        "{count} scopes, each killed at a random moment"
+        "{count} scopes, each killed at a random moment, and as many of programs under load, each other one killed"
     ));
+    projects::running(true)?;
     for (suite, name) in [
         ("kernel", "scope::who_is_killed"),
-        // Each other one, of a server under load.
-        ("real", "scope::redis_outlives"),
+        // Each other one, of six programs under load.
+        ("real", "outlives_scopes_that_are_killed"),
     ] {
         let test = ["--package", "scalpel-tests", "--test", suite];
         cmd::run(

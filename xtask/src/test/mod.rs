@@ -6,7 +6,7 @@ mod docs;
 mod exports;
 mod leftovers;
 mod node;
-mod projects;
+pub(crate) mod projects;
 pub(crate) mod python;
 mod steps;
 mod truth;

