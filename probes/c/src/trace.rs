@@ -143,7 +143,10 @@ pub(crate) unsafe fn hand_over(trace: engine::Trace, to: *mut *mut Trace) {
     }
     let trace = Box::new(Trace {
         reasons: string(trace.reasons.to_string()),
-        skip_reason: trace.skip_reason.clone().map(string),
+        skip_reason: trace
+            .skip_reason
+            .clone()
+            .map(|why| string(why.into_owned())),
         tier: string(trace.tier.word().to_owned()),
         text: CString::default(),
         trace,

@@ -131,7 +131,7 @@ pub fn open(_: &Pause, form: Form, options: Options, site: Site) -> Handle {
 /// it belongs to another thread.
 pub fn close(_: &Pause, handle: Handle, ending: Ending) -> Result<Trace, ScopeError> {
     match handle {
-        Handle::OFF => return Ok(Trace::skipped(Form::Window, scope::OFF.to_owned())),
+        Handle::OFF => return Ok(Trace::skipped(Form::Window, scope::OFF)),
         Handle::FULL => {
             let why = format!("more than {PLACES} scopes are open in this process");
             return Ok(Trace::skipped(Form::Window, why));

@@ -290,7 +290,7 @@ impl Open {
         }
         let mut trace = match (&mut self.handle, &self.skipped) {
             (Some(handle), _) => handle.close(ending != Ending::Close)?,
-            (None, why) => Trace::skipped(self.form, why.clone().unwrap_or_default().into()),
+            (None, why) => Trace::skipped(self.form, why.clone().unwrap_or_default()),
         };
         self.closed = true;
         if let Some(opened) = self.opened {

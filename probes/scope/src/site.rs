@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use crate::scope::MOST_TRAPS;
+use crate::scope::{MOST_TRAPS, off};
 
 /// Traps that one call site may take in all its passes.
 const SITE_TRAPS: u64 = 10 * MOST_TRAPS;
@@ -28,7 +28,7 @@ pub struct Site(&'static Slot);
 
 #[derive(Debug)]
 struct Slot {
-    file: Box<str>,
+    file: &'static str,
     line: u32,
     column: u32,
     passes: AtomicU64,
@@ -49,14 +49,17 @@ pub struct Totals {
 
 type Key = (&'static str, u32, u32);
 static SITES: LazyLock<Mutex<HashMap<Key, &'static Slot>>> = LazyLock::new(Mutex::default);
-static PROCESS: LazyLock<Slot> = LazyLock::new(|| Slot::new("(this process)", 0, 0));
-static OTHERS: LazyLock<Slot> = LazyLock::new(|| Slot::new("(other call sites)", 0, 0));
+static PROCESS: Slot = Slot::new("(this process)", 0, 0);
+static OTHERS: Slot = Slot::new("(other call sites)", 0, 0);
 
 impl Site {
-    /// The caller's place in a Rust source.
+    /// The caller's place in a Rust source. None while scopes are off: they cost nothing then.
     #[track_caller]
     #[must_use]
     pub fn here() -> Self {
+        if off() {
+            return Self::nowhere();
+        }
         let place = Location::caller();
         Self::at(place.file(), place.line(), place.column())
     }
@@ -75,8 +78,9 @@ impl Site {
         if sites.len() >= MOST_SITES {
             return Self(&OTHERS);
         }
+        let file: &'static str = Box::leak(file.into());
         let slot: &'static Slot = Box::leak(Box::new(Slot::new(file, line, column)));
-        sites.insert((&slot.file, line, column), slot);
+        sites.insert((file, line, column), slot);
         Self(slot)
     }
 
@@ -133,7 +137,7 @@ fn within(site: Site, traps: u64, time: Duration) -> Result<(), String> {
 
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.file)?;
+        f.write_str(self.0.file)?;
         if self.0.line > 0 {
             write!(f, ":{}", self.0.line)?;
         }
@@ -159,9 +163,9 @@ impl Hash for Site {
 }
 
 impl Slot {
-    fn new(file: &str, line: u32, column: u32) -> Self {
+    const fn new(file: &'static str, line: u32, column: u32) -> Self {
         Self {
-            file: file.into(),
+            file,
             line,
             column,
             passes: AtomicU64::new(0),

@@ -1,5 +1,6 @@
 //! What a scope brings back: the instructions in the order they ran, and how far that can be believed.
 //! Every tier fills this one type; it knows none of them.
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -324,7 +325,7 @@ pub struct Trace {
     /// How it was seen.
     pub tier: Tier,
     /// Why nothing was recorded, if so.
-    pub skip_reason: Option<String>,
+    pub skip_reason: Option<Cow<'static, str>>,
     /// Where the flow began, known apart from the steps.
     pub begin: Option<u64>,
     /// Where the flow would have gone on, known apart from the steps.
@@ -353,12 +354,12 @@ pub struct Trace {
 
 impl Trace {
     /// A trace of a scope that records nothing.
-    pub(crate) fn skipped(form: Form, why: String) -> Self {
+    pub(crate) fn skipped(form: Form, why: impl Into<Cow<'static, str>>) -> Self {
         Self {
             call_outs: CallOuts::default(),
             form,
             tier: Tier::None,
-            skip_reason: Some(why),
+            skip_reason: Some(why.into()),
             begin: None,
             end: None,
             steps: Vec::new(),

@@ -124,7 +124,7 @@ pub(super) fn document(shown: &Shown<'_>, names: &mut Names) -> serde_json::Resu
             .recorded
             .calls
             .iter()
-            .find_map(|call| call.trace.skip_reason.clone()),
+            .find_map(|call| call.trace.skip_reason.as_deref().map(str::to_owned)),
         instructions: calls.iter().map(|call| call.instructions).sum(),
         function: shown.located.map(|located| Function {
             key: located.info.key(),

@@ -135,7 +135,7 @@ pub(crate) fn runs(records: &[u8], image: Image, form: Form) -> Trace {
         }
     }
     let summary = runs.finish();
-    let mut trace = Trace::skipped(form, String::new());
+    let mut trace = Trace::skipped(form, "");
     trace.skip_reason = None;
     trace.tier = Tier::Lbr;
     trace.counted = summary.instructions;

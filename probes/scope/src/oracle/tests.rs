@@ -30,7 +30,7 @@ fn traces() -> impl Strategy<Value = Trace> {
 }
 
 fn blank() -> Trace {
-    let mut trace = Trace::skipped(Form::Window, String::new());
+    let mut trace = Trace::skipped(Form::Window, "");
     trace.skip_reason = None;
     trace.tier = Tier::SingleStep;
     trace.assumed = vec![Fact::SignalHandlersExcluded];

@@ -122,7 +122,7 @@ impl Log {
             reasons: self.reasons,
             verified,
             assumed,
-            ..Trace::skipped(Form::Call, String::new())
+            ..Trace::skipped(Form::Call, "")
         };
         // Where it was cut, the last instruction may not have run.
         if trace.reasons.is_empty() {

@@ -220,7 +220,7 @@ pub(crate) fn decode_most(
 }
 
 fn whole(form: Form, kept: Kept, summary: Summary) -> Trace {
-    let mut trace = Trace::skipped(form, String::new());
+    let mut trace = Trace::skipped(form, "");
     trace.skip_reason = None;
     trace.tier = Tier::IntelPt;
     (trace.begin, trace.end) = summary.ends.unzip();

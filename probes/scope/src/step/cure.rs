@@ -48,6 +48,8 @@ cures! {
     FaultActionEmulated
     StubKnownByPlace
     SelfLoopCounted
+    FirstKnownByPlace
+    PoppedFlagKnown
 }
 
 /// Whether the cure is in force.
@@ -66,9 +68,20 @@ pub(super) fn holds(cure: Cure) -> bool {
     OUT.load(std::sync::atomic::Ordering::Relaxed) != cure as usize
 }
 
-/// Takes out the cure that the environment names: to be called before the first trap.
+#[cfg(feature = "uncured")]
+static SWALLOWED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Whether each trap comes as a SIGTRAP that somebody has sent: as where one was pending already, and the kernel kept that.
+#[cfg(feature = "uncured")]
+pub(super) fn swallows() -> bool {
+    SWALLOWED.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+/// Takes out the cure that the environment names, and has traps swallowed: to be called before the first trap.
 #[cfg(feature = "uncured")]
 pub(super) fn read_environment() {
+    let swallows = std::env::var_os("SCALPEL_TEST_SWALLOWED").is_some();
+    SWALLOWED.store(swallows, std::sync::atomic::Ordering::Relaxed);
     let Ok(name) = std::env::var("SCALPEL_TEST_UNCURED") else {
         return;
     };

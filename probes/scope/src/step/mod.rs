@@ -88,6 +88,9 @@ fn key() -> u64 {
 
 /// The state of this thread, if it has one.
 fn own() -> Option<*mut Thread> {
+    if thread::none() {
+        return None;
+    }
     let thread = thread::find(sys::gettid())?;
     // SAFETY: states are never freed; the key is written by the thread that has the state, before it is found.
     (unsafe { (*thread).key } == key()).then_some(thread)
@@ -228,7 +231,7 @@ impl Handle {
             debug_assert!(noted.is_some(), "a scope is closed once");
             hop.store(true, Ordering::Release);
         }
-        let mut trace = Trace::skipped(self.form, String::new());
+        let mut trace = Trace::skipped(self.form, "");
         trace.skip_reason = None;
         trace.tier = Tier::SingleStep;
         trace.reasons = if forked {

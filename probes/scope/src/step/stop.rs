@@ -219,6 +219,7 @@ fn kind(instruction: &Instruction) -> Kind {
         i if flow::is_system_call(i) => Kind::SystemCall,
         i if flow::loads_stack_segment(i) => Kind::Shadow,
         i if flow::pushes_flags(i) => Kind::PushesFlags,
+        i if flow::pops_flags(i) => Kind::PopsFlags,
         i if flow::is_breakpoint(i) => Kind::Breakpoint,
         i if flow::is_repeated(i) => Kind::Repeated,
         _ => Kind::Plain,

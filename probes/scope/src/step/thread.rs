@@ -61,6 +61,8 @@ pub(super) enum Kind {
     /// The next instruction is not trapped.
     Shadow,
     PushesFlags,
+    /// It takes the trap flag off itself.
+    PopsFlags,
     Breakpoint,
     /// A signal handler has put the thread here, or it has left a copy of which nothing ran.
     Moved,
@@ -264,6 +266,14 @@ fn places(tid: u32) -> impl Iterator<Item = &'static Place> {
     TABLE.iter().cycle().skip(home).take(REACH)
 }
 
+/// Whether any thread has ever had a state.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// Whether no thread can have a state.
+pub(super) fn none() -> bool {
+    !ANY.load(Ordering::Relaxed)
+}
+
 /// The state of a thread that has one.
 pub(super) fn find(tid: u32) -> Option<*mut Thread> {
     let place = places(tid).find(|place| place.tid.load(Ordering::Acquire) == tid)?;
@@ -273,6 +283,7 @@ pub(super) fn find(tid: u32) -> Option<*mut Thread> {
 
 /// Gives the thread a place; `None` if all near its home are taken.
 pub(super) fn enter(tid: u32, thread: *mut Thread) -> Option<()> {
+    ANY.store(true, Ordering::Relaxed);
     places(tid).find_map(|place| {
         place
             .tid

@@ -142,6 +142,11 @@ pub(super) extern "C" fn on_trap(
     let state = thread::find(sys::gettid())
         // SAFETY: states are never freed, and only their own thread reaches them.
         .map(|thread| unsafe { &mut *thread });
+    #[cfg(feature = "uncured")]
+    let (code, from_kernel) = match &state {
+        Some(thread) if thread.armed && super::cure::swallows() => (libc::SI_TKILL, false),
+        _ => (code, from_kernel),
+    };
     if code == TRAP_PERF
         && let Some(event) = callout::event(info)
     {
@@ -184,7 +189,8 @@ pub(super) extern "C" fn on_trap(
         }
         Some(thread) => {
             // A signal handler of the program, or a stub of ours, runs without the flag: that is not the traced flow.
-            let stepped = registers.flags() & TRAP_FLAG != 0 || !holds(Cure::HandlerNotTraced);
+            let mut stepped = registers.flags() & TRAP_FLAG != 0 || !holds(Cure::HandlerNotTraced);
+            stepped |= popped(&thread.before, &registers) && holds(Cure::PoppedFlagKnown);
             registers.trap(false);
             let forced = code != 0 && code != libc::SI_TKILL && code != libc::SI_QUEUE;
             foreign::hand_on(Some(thread), signal, info, context, forced);
@@ -210,6 +216,13 @@ fn thread_back(thread: Option<&Thread>, registers: &Registers<'_>) -> bool {
     thread.is_some_and(|thread| thread.away) && over::landed(registers.rip())
 }
 
+/// Whether the instruction before has taken the flag off, as it does: the step's own trap would come all the same.
+fn popped(before: &Before, registers: &Registers<'_>) -> bool {
+    let (_, rsp) = before.counters;
+    let there = registers.rip() == before.fall && registers.rsp() > rsp;
+    before.kind == Kind::PopsFlags && there
+}
+
 /// Behind somebody else's signal in the traced flow.
 fn behind(thread: &mut Thread, code: i32, context: *mut libc::ucontext_t) {
     // SAFETY: still the kernel's frame of this call.
@@ -222,7 +235,7 @@ fn behind(thread: &mut Thread, code: i32, context: *mut libc::ucontext_t) {
         last.marks |= mark::HIT;
     }
     // The trap of a breakpoint is itself a stop; so is a signal that a pending step was merged into.
-    match merged(&before, &registers) {
+    match merged(&before, thread.begin, &registers) {
         Merged::Yes => stop::stop(thread, &mut registers),
         Merged::No => registers.trap(true),
         Merged::Unknown => {
@@ -240,11 +253,13 @@ enum Merged {
     Unknown,
 }
 
-/// An instruction that leads to itself has run if it has counted, or has pushed.
-fn merged(before: &Before, registers: &Registers<'_>) -> Merged {
+/// The first step leads to where it was to begin. An instruction that leads to itself has run if it has counted, or has
+/// pushed.
+fn merged(before: &Before, begin: u64, registers: &Registers<'_>) -> Merged {
     let moved = registers.rip() != before.addr;
     let again = before.successors.allow(before.addr) || before.kind == Kind::Repeated;
     match before.kind {
+        Kind::First if registers.rip() == begin && holds(Cure::FirstKnownByPlace) => Merged::Yes,
         Kind::First => Merged::No,
         _ if moved => Merged::Yes,
         _ if !again || !holds(Cure::SelfLoopCounted) => Merged::No,

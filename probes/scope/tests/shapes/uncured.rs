@@ -1,8 +1,7 @@
 //! Each cure, and the shapes that must fail when it is taken out: a test that holds without its cure proves nothing.
 //! Needs the feature `uncured`.
 
-/// The cure by its name in the engine, and shapes that need it. `StubKnownByPlace` and `SelfLoopCounted` are not here: what
-/// they cure happens by chance (a sent SIGTRAP in the same moment), so that their shapes pass without them now and then.
+/// The cure by its name in the engine, and shapes that need it.
 pub(crate) const ALL: &[(&str, &[&str])] = &[
     (
         "LostStepInserted",
@@ -126,6 +125,28 @@ pub(crate) const ALL: &[(&str, &[&str])] = &[
         &["a_scope_behind_a_replaced_handler_is_not_armed"],
     ),
     ("OneEngine", &["another_engine_is_a_reason_to_skip"]),
+    (
+        "StubKnownByPlace",
+        &["calls_by_stubs_whose_traps_are_all_swallowed"],
+    ),
+    (
+        "SelfLoopCounted",
+        &[
+            "turns_of_one_instruction_whose_traps_are_all_swallowed",
+            "string_instructions_whose_traps_are_all_swallowed",
+        ],
+    ),
+    (
+        "FirstKnownByPlace",
+        &[
+            "turns_of_one_instruction_whose_traps_are_all_swallowed",
+            "a_window_whose_traps_are_all_swallowed",
+        ],
+    ),
+    (
+        "PoppedFlagKnown",
+        &["random_programs_whose_traps_are_all_swallowed"],
+    ),
     ("EntriesWatched", &["a_callback_into_the_region_is_exact"]),
     (
         "CallOutsVerified",

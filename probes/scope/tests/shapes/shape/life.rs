@@ -326,6 +326,39 @@ pub(crate) fn a_thousand_scopes_leave_nothing() {
     assert_eq!(left(), before);
 }
 
+/// Its budget is spent early; from then on a pass is the body and no more.
+pub(crate) fn a_million_passes_of_one_site_are_bounded() {
+    let routine = spin();
+    let mut site = None;
+    let mut passes = |times: u32, turns: u64| {
+        for _ in 0..times {
+            let mut scope = HwTrace::scope_with(&routine.code(), quiet());
+            site = Some(scope.site());
+            routine.run([turns, 0, 0, 0, 0, 0]);
+            drop(scope.close().unwrap());
+        }
+    };
+    let left = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = kib.unwrap().trim_end_matches("kB").trim();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        (kib.parse::<u64>().unwrap(), maps.lines().count())
+    };
+    // Most of the budget at once, and the rest of it in many passes.
+    passes(20, 45_000);
+    passes(1_980, 1);
+    let (kib, maps) = left();
+    passes(998_000, 1);
+    let (kib_after, maps_after) = left();
+    assert!(kib_after <= kib + 1024, "{kib} {kib_after}");
+    assert!(maps_after <= maps + 2, "{maps} {maps_after}");
+    let totals = HwTrace::totals(site.unwrap());
+    assert_eq!(totals.passes, 1_000_000);
+    // The pass that has spent the budget may go past it.
+    assert!(totals.traps <= 1_100_000, "{}", totals.traps);
+}
+
 pub(crate) fn a_scope_in_a_forked_child_works() {
     let routine = spin();
     routine.trace([2, 0, 0, 0, 0, 0]);

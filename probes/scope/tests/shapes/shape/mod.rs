@@ -19,6 +19,8 @@ mod text;
 pub(crate) use callouts::may as may_watch;
 pub(crate) use flow::has_protection_keys;
 pub(crate) use foreign::can_probe;
+#[cfg(feature = "uncured")]
+pub(crate) use swallowed::each::ALL as SWALLOWED;
 
 /// How the process of a shape has to end.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +122,7 @@ shapes! {
         a_drop_on_another_thread_is_a_thread_hop,
         two_threads_at_once_are_exact,
         a_thousand_scopes_leave_nothing,
+        a_million_passes_of_one_site_are_bounded,
         a_scope_in_a_forked_child_works,
         a_scope_that_is_dropped_in_a_forked_child_says_so,
         a_thread_that_ends_with_a_scope_open_leaves_nothing_armed,

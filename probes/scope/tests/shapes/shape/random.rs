@@ -46,6 +46,20 @@ fn are_as_ptrace_sees_them_stepped_and_copied(seed: u64) {
 }
 
 fn batch(dice: &mut programs::Dice) -> (usize, usize) {
+    let (mut steps, mut copied) = (0, 0);
+    with_truth(dice, |number, routine, args, truth| {
+        let shown = one(routine, args, truth, number);
+        steps += truth.len();
+        copied += usize::from(shown.assumed.contains(&Fact::RanFromCopies));
+    });
+    (steps, copied)
+}
+
+/// A batch of programs, each with what ptrace sees of it.
+pub(crate) fn with_truth(
+    dice: &mut programs::Dice,
+    mut see: impl FnMut(usize, Routine, [u64; 6], &[u64]),
+) {
     let buffer = code::memory() as u64;
     let memory = code::memory();
     let mut routines = Vec::new();
@@ -60,16 +74,12 @@ fn batch(dice: &mut programs::Dice) -> (usize, usize) {
     }
     .seal();
     let truth = ptrace::truth(&routines);
-    let (mut steps, mut copied) = (0, 0);
     for (number, ((routine, args), truth)) in routines.iter().zip(truth).enumerate() {
-        let shown = one(*routine, *args, &truth, number);
-        steps += truth.len();
-        copied += usize::from(shown.assumed.contains(&Fact::RanFromCopies));
+        see(number, *routine, *args, &truth);
     }
     for at in [buffer, memory as u64] {
         unsafe { libc::munmap(at as *mut libc::c_void, code::PAGES) };
     }
-    (steps, copied)
 }
 
 /// Natively, by steps, from copies and from packets: the same result, and the same trace to the last byte.
