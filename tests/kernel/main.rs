@@ -18,6 +18,7 @@ mod scope_harm;
 mod scope_linked;
 mod scope_places;
 mod sites;
+mod stat;
 mod stream;
 
 use std::path::Path;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     exits::add(&mut suite);
     call::add(&mut suite);
     count::add(&mut suite);
+    stat::add(&mut suite);
     sched::add(&mut suite);
     sample::add(&mut suite);
     process::add(&mut suite);

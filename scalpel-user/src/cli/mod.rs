@@ -14,6 +14,8 @@ mod record;
 mod replay;
 mod report;
 mod scope;
+mod stat;
+mod watch;
 
 use std::fmt;
 
@@ -32,10 +34,12 @@ pub use overlay::{
     CheckArgs, CoverArgs, CoverFormatArg, DiffArgs, MatchArgs, MergeArgs, OverlayArgs, QueryArgs,
     ShowArgs,
 };
-pub use record::{AttachArg, ExitsArg, ModeArg, NodeCoverageArg, ProbeModeArg, RecordArgs};
+pub use record::{ModeArg, NodeCoverageArg, ProbeModeArg, RecordArgs};
 pub use replay::ReplayArgs;
 pub use report::{ByArg, ReportArgs, SortArg, TreeArg};
 pub use scope::{DecodeArgs, FollowArg, LiveArgs, ScopeArgs, ScopeCommand, SyntaxArg, TierArg};
+pub use stat::StatArgs;
+pub use watch::{AttachArg, ExitsArg, FunctionArgs, ProbingArgs, TargetArgs};
 
 /// Which functions of a running program ran, who called them, and what each cost.
 #[derive(Clone, Debug, Parser)]
@@ -151,6 +155,8 @@ impl From<ColorArg> for When {
 pub enum Command {
     /// Watch a process and write what its functions did to a genome file.
     Record(Box<RecordArgs>),
+    /// Count the calls of a process and show a table of them at the end: how many, and how long each took.
+    Stat(Box<StatArgs>),
     /// Show a recording: which functions ran, called by whom, at what cost.
     Report(ReportArgs),
     /// Write a recording for another program: pprof, flame graphs, traces, coverage, JSON.
@@ -211,6 +217,7 @@ mod tests {
         let mut text = render(Cli::command(), &[]);
         for name in [
             "record",
+            "stat",
             "report",
             "export",
             "replay",

@@ -1,11 +1,11 @@
 //! `record`: what to watch, how, and where to write it.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum};
 
-use crate::plan::words::{ByteSize, Overhead, Seconds};
+use super::watch::{FunctionArgs, ProbingArgs, TargetArgs};
+use crate::plan::words::{ByteSize, Seconds};
 
 /// `record`.
 #[derive(Args, Clone, Debug)]
@@ -24,40 +24,16 @@ Examples:
 Ctrl-C, SIGTERM, --duration or the end of the target end a recording and write the file."
 )]
 pub struct RecordArgs {
-    /// Watch these running processes.
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..), help_heading = "Target")]
-    pub pid: Vec<u32>,
-    /// Watch all processes that have this name now (as in `ps -o comm`).
-    #[arg(long, value_name = "NAME", help_heading = "Target")]
-    pub comm: Option<String>,
-    /// Start this command and watch it from its first instruction.
-    #[arg(last = true, value_name = "CMD", help_heading = "Target")]
-    pub command: Vec<OsString>,
-    /// Watch children of the target too.
-    #[arg(short, long, help_heading = "Target")]
-    pub subprocesses: bool,
-
-    /// Functions to watch: a glob over raw and demangled names, /REGEX/, or 0xADDRESS. Repeatable.
-    #[arg(
-        short,
-        long = "func",
-        value_name = "PATTERN",
-        help_heading = "Functions"
-    )]
-    pub func: Vec<String>,
-    /// Functions to leave out; same patterns, wins over --func. Repeatable.
-    #[arg(short = 'N', long, value_name = "PATTERN", help_heading = "Functions")]
-    pub exclude: Vec<String>,
-    /// Look in the mapped files whose name or path matches, instead of the main program; a file that is mapped later is
-    /// named by its path. Repeatable.
-    #[arg(long, value_name = "GLOB", help_heading = "Functions")]
-    pub lib: Vec<String>,
-    /// Probe at most N functions.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Functions")]
-    pub max_probes: Option<u32>,
+    /// What to watch.
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Which functions of it.
+    #[command(flatten)]
+    pub functions: FunctionArgs,
 
     /// What is recorded of calls: `trace` every call with its place in time, `count` calls and times added up in the
-    /// kernel by call edge, for hot functions and for hours, `sample` none.
+    /// kernel by call edge, for hot functions and for hours, `sample` none; `auto` counts, but traces with --func,
+    /// --complete or --keep-stream.
     #[arg(
         short,
         long,
@@ -72,29 +48,12 @@ pub struct RecordArgs {
     /// Sample the kernel's part of the stacks too.
     #[arg(long, help_heading = "Measurement")]
     pub kernel_stacks: bool,
-    /// How to see calls end: `default` where proven safe, `ret` also at each `ret` instruction (dear), `none` entries only.
-    #[arg(
-        long,
-        value_name = "HOW",
-        default_value = "default",
-        help_heading = "Measurement"
-    )]
-    pub exits: ExitsArg,
+    /// How calls are probed.
+    #[command(flatten)]
+    pub probing: ProbingArgs,
     /// One record per call instead of two: half the data, no order of calls within a call still open.
     #[arg(long, help_heading = "Measurement")]
     pub complete: bool,
-    /// How to attach; `auto` takes what this kernel does best.
-    #[arg(
-        long,
-        value_name = "HOW",
-        default_value = "auto",
-        help_heading = "Measurement"
-    )]
-    pub attach: AttachArg,
-    /// Detach what slows the target by more than PCT percent; `off` = never. Default: 5 without --func, off with it, and
-    /// off for probes in language runtimes, whose functions it switches off.
-    #[arg(long, value_name = "PCT|off", help_heading = "Measurement")]
-    pub max_overhead: Option<Overhead>,
     /// Memory for the event rings, all together (K, M, G).
     #[arg(long, value_name = "BYTES", help_heading = "Measurement")]
     pub ring_size: Option<ByteSize>,
@@ -166,6 +125,8 @@ pub struct RecordArgs {
 /// What is recorded of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ModeArg {
+    /// `trace` where functions or a stream are asked for, else `count`.
+    Auto,
     /// Every call, streamed.
     #[default]
     Trace,
@@ -194,28 +155,4 @@ pub enum ProbeModeArg {
 pub enum NodeCoverageArg {
     /// V8 precise coverage.
     V8,
-}
-
-/// How to see calls end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ExitsArg {
-    /// Return probes where proven safe, else entries only.
-    #[default]
-    Default,
-    /// A probe on every `ret`: exact ends, at several times the cost.
-    Ret,
-    /// Entries only.
-    None,
-}
-
-/// How to attach.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum AttachArg {
-    /// What this kernel does best.
-    #[default]
-    Auto,
-    /// `uprobe_multi` links (Linux 6.6 and later).
-    Multi,
-    /// One perf event per probe (any kernel, slow).
-    Perf,
 }

@@ -31,6 +31,9 @@ pub struct ReportArgs {
     /// Show a call tree: who calls each function, or what each calls.
     #[arg(long, value_name = "WAY")]
     pub tree: Option<TreeArg>,
+    /// Show what single calls took instead of sums: average, half and 99 of 100 of them at most, in wall and CPU time.
+    #[arg(long, conflicts_with_all = ["tree", "by", "json", "csv"])]
+    pub per_call: bool,
     /// Only functions that match: a glob, or /REGEX/.
     #[arg(short, long, value_name = "PATTERN")]
     pub func: Option<String>,
@@ -45,7 +48,7 @@ pub struct ReportArgs {
     pub csv: bool,
     /// Write one page with everything, to open in a browser without a network; `-` = stdout. Of a kept stream it shows
     /// the calls one by one, too.
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["json", "csv", "sort", "by", "tree", "func", "limit"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["json", "csv", "sort", "by", "tree", "per_call", "func", "limit"])]
     pub html: Option<PathBuf>,
     /// Single calls in the page from this time after the start of the recording.
     #[arg(long, value_name = "TIME", requires = "html")]

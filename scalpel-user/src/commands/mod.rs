@@ -12,6 +12,7 @@ mod recording;
 mod replay;
 mod report;
 mod scope;
+mod stat;
 
 use crate::exit::Outcome;
 use crate::output::Output;
@@ -24,7 +25,8 @@ pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
         Plan::Doctor { pid, json } => doctor::run(pid, json, output),
         Plan::Completions(shell) => glue::completions(shell, output),
         Plan::Man(dir) => glue::man(&dir),
-        Plan::Record(plan) => record::run(*plan, output),
+        Plan::Record(plan) => record::run(&plan, output),
+        Plan::Stat(plan) => stat::run(&plan, output),
         Plan::Scope(plan) => scope::run(&plan, output),
         Plan::Dump(plan) => dump::run(plan, output),
         Plan::Overlay(plan) => genome::run(&plan, output),

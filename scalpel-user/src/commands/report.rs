@@ -18,13 +18,13 @@ use crate::report::{Report, Sort};
 use crate::sink::choice;
 use crate::sink::html;
 use crate::sink::tree::Way;
-use crate::sink::{By, Choice, Form, Page, Style};
+use crate::sink::{By, Choice, Columns, Form, Page, Style};
 
 use super::moments::{self, Seen};
 use super::recording;
 
 /// Above this share of lost events a report says so: `record --max-loss` decides when it counts as a failure.
-const LOSS_WORTH_SAYING: f64 = 0.001;
+pub(super) const LOSS_WORTH_SAYING: f64 = 0.001;
 
 pub(super) fn run(plan: &ReportPlan, output: &Output) -> anyhow::Result<Outcome> {
     let mut genome = recording::open(&plan.file, output)?;
@@ -41,6 +41,11 @@ pub(super) fn run(plan: &ReportPlan, output: &Output) -> anyhow::Result<Outcome>
     let choice = Choice {
         form: form(plan),
         by: by(plan.by),
+        columns: if plan.per_call {
+            Columns::PerCall
+        } else {
+            Columns::Usual
+        },
         sort: plan.sort.map(sort),
         limit: plan.limit.unwrap_or(0),
         func: pattern.is_some().then_some(&meant),
@@ -153,7 +158,7 @@ const fn by(by: ByArg) -> By {
     }
 }
 
-const fn sort(sort: SortArg) -> Sort {
+pub(super) const fn sort(sort: SortArg) -> Sort {
     match sort {
         SortArg::SelfCpu => Sort::SelfCpu,
         SortArg::TotalCpu => Sort::TotalCpu,

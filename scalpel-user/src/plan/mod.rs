@@ -15,15 +15,15 @@ use clap_complete::Shell;
 
 use crate::cli::{
     BuildArgs, ByArg, Cli, ColorArg, Command, GenomeCommand, ListArgs, ListKind, ReplayArgs,
-    ReportArgs, SortArg, TreeArg,
+    ReportArgs, SortArg, StatArgs, TreeArg,
 };
 use crate::event::{Pid, Tid};
 
 pub use export::{CallsPart, ExportPlan};
 pub use overlay::{CoverPlan, LayPlan, Minima, OverlayPlan};
 pub use record::{
-    Attach, Choice, CommandLine, Exits, Measurement, Mode, Outputs, ProbeMode, RecordPlan,
-    Runtimes, Target,
+    Attach, Choice, CommandLine, Destination, Exits, Measurement, Mode, Outputs, ProbeMode,
+    RecordPlan, Runtimes, Target,
 };
 pub use scope::{DecodePlan, LivePlan, ScopePlan, TraceView};
 use words::Pattern;
@@ -33,6 +33,8 @@ use words::Pattern;
 pub enum Plan {
     /// Record.
     Record(Box<RecordPlan>),
+    /// Count, and show it at once.
+    Stat(Box<StatPlan>),
     /// Show a recording.
     Report(ReportPlan),
     /// Write a recording for another program.
@@ -97,6 +99,8 @@ pub struct ReportPlan {
     pub by: ByArg,
     /// Tree instead of rows.
     pub tree: Option<TreeArg>,
+    /// What single calls took instead of sums.
+    pub per_call: bool,
     /// Only these functions.
     pub func: Option<Pattern>,
     /// Most rows; `None` = all.
@@ -105,6 +109,21 @@ pub struct ReportPlan {
     pub html: Option<PathBuf>,
     /// Single calls in it.
     pub calls: CallsPart,
+}
+
+/// `stat`, decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatPlan {
+    /// How it is measured.
+    pub record: RecordPlan,
+    /// Order; `None` = what there is to order by.
+    pub sort: Option<SortArg>,
+    /// Most rows; `None` = all.
+    pub limit: Option<usize>,
+    /// As JSON.
+    pub json: bool,
+    /// Where to; `None` = what stream the target has not.
+    pub output: Option<PathBuf>,
 }
 
 /// `dump`, decided.
@@ -218,6 +237,7 @@ pub fn plan(cli: Cli) -> Result<(Plan, Voice), PlanError> {
     };
     let plan = match cli.command {
         Command::Record(args) => Plan::Record(Box::new(record::plan(*args)?)),
+        Command::Stat(args) => Plan::Stat(Box::new(stat(*args)?)),
         Command::Report(args) => Plan::Report(report(args)?),
         Command::Export(args) => Plan::Export(Box::new(export::plan(args)?)),
         Command::Replay(args) => Plan::Replay(replay(args)?),
@@ -258,10 +278,21 @@ fn report(args: ReportArgs) -> Result<ReportPlan, PlanError> {
         sort: args.sort,
         by: args.by,
         tree: args.tree,
+        per_call: args.per_call,
         func: pattern("--func", args.func)?,
         limit: some_unless_zero(args.limit),
         html: args.html,
         calls: CallsPart::of(args.from, args.to, None)?,
+    })
+}
+
+fn stat(args: StatArgs) -> Result<StatPlan, PlanError> {
+    Ok(StatPlan {
+        sort: args.sort,
+        limit: some_unless_zero(args.limit),
+        json: args.json,
+        output: args.output.clone(),
+        record: record::counting(args)?,
     })
 }
 

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use super::words::{Overhead, Pattern};
 use super::{PlanError, globs};
-use crate::cli::{AttachArg, ExitsArg, ModeArg, NodeCoverageArg, ProbeModeArg, RecordArgs};
+use crate::cli::{
+    AttachArg, ExitsArg, FunctionArgs, ModeArg, NodeCoverageArg, ProbeModeArg, ProbingArgs,
+    RecordArgs, StatArgs, TargetArgs,
+};
 use crate::event::Pid;
 
 /// Budget for the target's slow-down when no function was named, in percent of its CPU time.
@@ -109,16 +112,6 @@ pub enum Mode {
     Sample,
 }
 
-impl From<ModeArg> for Mode {
-    fn from(arg: ModeArg) -> Self {
-        match arg {
-            ModeArg::Trace => Self::Trace,
-            ModeArg::Count => Self::Count,
-            ModeArg::Sample => Self::Sample,
-        }
-    }
-}
-
 /// What is done in language runtimes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Runtimes {
@@ -179,11 +172,42 @@ pub enum Attach {
     Perf,
 }
 
+impl From<AttachArg> for Attach {
+    fn from(arg: AttachArg) -> Self {
+        match arg {
+            AttachArg::Auto => Self::Auto,
+            AttachArg::Multi => Self::Multi,
+            AttachArg::Perf => Self::Perf,
+        }
+    }
+}
+
+/// Where a genome goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To this file.
+    File(PathBuf),
+    /// To stdout.
+    Stdout,
+    /// Nowhere: it is shown and forgotten.
+    Nowhere,
+}
+
+impl Destination {
+    /// The file.
+    pub fn file(&self) -> Option<&PathBuf> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Stdout | Self::Nowhere => None,
+        }
+    }
+}
+
 /// What is written where.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outputs {
-    /// The genome; `None` = stdout.
-    pub genome: Option<PathBuf>,
+    /// The genome.
+    pub genome: Destination,
     /// The raw stream, kept.
     pub stream: Option<PathBuf>,
     /// The summary, as JSON.
@@ -193,30 +217,19 @@ pub struct Outputs {
 }
 
 pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
-    let choice = Choice {
-        include: patterns("--func", args.func)?,
-        exclude: patterns("--exclude", args.exclude)?,
-        libs: globs("--lib", args.lib)?,
-        max_probes: args.max_probes.map(|most| most as usize),
-    };
-    // Naming functions asks for their exact counts; without names the promise is not to disturb.
-    let overhead = if choice.include.is_empty() {
-        Overhead::Percent(DEFAULT_OVERHEAD_PERCENT)
-    } else {
-        Overhead::Off
-    };
+    let choice = choice(args.functions)?;
     let measurement = Measurement {
-        mode: args.mode.into(),
+        mode: mode(
+            args.mode,
+            &choice,
+            args.complete || args.keep_stream.is_some(),
+        ),
         sample_hz: args.freq,
         kernel_stacks: args.kernel_stacks,
-        exits: args.exits.into(),
+        exits: args.probing.exits.into(),
         complete: args.complete,
-        attach: match args.attach {
-            AttachArg::Auto => Attach::Auto,
-            AttachArg::Multi => Attach::Multi,
-            AttachArg::Perf => Attach::Perf,
-        },
-        max_overhead: args.max_overhead.unwrap_or(overhead),
+        attach: args.probing.attach.into(),
+        max_overhead: overhead(&args.probing, &choice),
         ring_bytes: args.ring_size.map(|size| size.0),
     };
     let runtimes = Runtimes {
@@ -229,18 +242,21 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
         },
         memory: args.probe_memory.0,
         // Their counts are exact where nobody asks for less.
-        max_overhead: args.max_overhead.unwrap_or(Overhead::Off),
+        max_overhead: args.probing.max_overhead.unwrap_or(Overhead::Off),
         settings: settings(&args.py_include, &args.py_exclude, args.node_coverage),
     };
     let outputs = Outputs {
-        genome: (args.output != Path::new("-")).then_some(args.output),
+        genome: match args.output {
+            output if output == Path::new("-") => Destination::Stdout,
+            output => Destination::File(output),
+        },
         stream: args.keep_stream,
         summary: args.summary,
         max_loss: args.max_loss / 100.0,
     };
     let plan = RecordPlan {
-        target: target(args.pid, args.comm, args.command)?,
-        subprocesses: args.subprocesses,
+        subprocesses: args.target.subprocesses,
+        target: target(args.target)?,
         choice,
         measurement,
         runtimes,
@@ -251,6 +267,72 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
         dry_run: args.dry_run,
     };
     check(plan)
+}
+
+/// A recording that counts calls, asks no runtime and keeps nothing.
+pub(super) fn counting(args: StatArgs) -> Result<RecordPlan, PlanError> {
+    let choice = choice(args.functions)?;
+    check(RecordPlan {
+        subprocesses: args.target.subprocesses,
+        target: target(args.target)?,
+        measurement: Measurement {
+            mode: Mode::Count,
+            sample_hz: 0,
+            kernel_stacks: false,
+            exits: args.probing.exits.into(),
+            complete: false,
+            attach: args.probing.attach.into(),
+            max_overhead: overhead(&args.probing, &choice),
+            ring_bytes: None,
+        },
+        choice,
+        runtimes: Runtimes {
+            alone: false,
+            mode: ProbeMode::Off,
+            memory: SMALLEST_PROBE_MEMORY,
+            max_overhead: Overhead::Off,
+            settings: Vec::new(),
+        },
+        duration: args.duration.map(|time| time.0),
+        sources: Vec::new(),
+        executables: Vec::new(),
+        outputs: Outputs {
+            genome: Destination::Nowhere,
+            stream: None,
+            summary: None,
+            max_loss: args.max_loss / 100.0,
+        },
+        dry_run: false,
+    })
+}
+
+fn choice(args: FunctionArgs) -> Result<Choice, PlanError> {
+    Ok(Choice {
+        include: patterns("--func", args.func)?,
+        exclude: patterns("--exclude", args.exclude)?,
+        libs: globs("--lib", args.lib)?,
+        max_probes: args.max_probes.map(|most| most as usize),
+    })
+}
+
+/// Naming functions asks for their exact counts; without names the promise is not to disturb.
+fn overhead(args: &ProbingArgs, choice: &Choice) -> Overhead {
+    args.max_overhead.unwrap_or(if choice.include.is_empty() {
+        Overhead::Percent(DEFAULT_OVERHEAD_PERCENT)
+    } else {
+        Overhead::Off
+    })
+}
+
+/// What `auto` means: who names functions wants to see their calls one by one; all functions of a program are too many for
+/// that.
+const fn mode(typed: ModeArg, choice: &Choice, wants_a_stream: bool) -> Mode {
+    match typed {
+        ModeArg::Auto if wants_a_stream || !choice.include.is_empty() => Mode::Trace,
+        ModeArg::Auto | ModeArg::Count => Mode::Count,
+        ModeArg::Trace => Mode::Trace,
+        ModeArg::Sample => Mode::Sample,
+    }
 }
 
 /// What probes are told, with commas where there are several.
@@ -309,7 +391,11 @@ fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
     if plan.duration == Some(Duration::ZERO) {
         return conflict("--duration 0 records nothing");
     }
-    let files = [&outputs.genome, &outputs.stream, &outputs.summary];
+    let files = [
+        outputs.genome.file(),
+        outputs.stream.as_ref(),
+        outputs.summary.as_ref(),
+    ];
     let distinct: BTreeSet<&PathBuf> = files.into_iter().flatten().collect();
     if distinct.len() < files.into_iter().flatten().count() {
         return conflict("--output, --keep-stream and --summary need different files");
@@ -317,23 +403,19 @@ fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
     Ok(plan)
 }
 
-fn target(
-    pids: Vec<u32>,
-    comm: Option<String>,
-    command: Vec<OsString>,
-) -> Result<Target, PlanError> {
-    let mut command = command.into_iter();
+fn target(args: TargetArgs) -> Result<Target, PlanError> {
+    let mut command = args.command.into_iter();
     if let Some(program) = command.next() {
         return Ok(Target::Command(CommandLine {
             program,
             args: command.collect(),
         }));
     }
-    if let Some(comm) = comm {
+    if let Some(comm) = args.comm {
         return Ok(Target::Comm(comm));
     }
-    let mut distinct = Vec::with_capacity(pids.len());
-    for pid in pids.into_iter().map(Pid) {
+    let mut distinct = Vec::with_capacity(args.pid.len());
+    for pid in args.pid.into_iter().map(Pid) {
         if !distinct.contains(&pid) {
             distinct.push(pid);
         }

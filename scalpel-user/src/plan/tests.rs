@@ -60,8 +60,40 @@ fn targets_are_pids_a_name_or_a_command() {
 
 #[test]
 fn output_is_a_file_or_stdout() {
-    assert_eq!(record("-p 1").outputs.genome, Some("scalpel.genome".into()));
-    assert_eq!(record("-p 1 -o -").outputs.genome, None);
+    let file = Destination::File("scalpel.genome".into());
+    assert_eq!(record("-p 1").outputs.genome, file);
+    assert_eq!(record("-p 1 -o -").outputs.genome, Destination::Stdout);
+}
+
+#[test]
+fn auto_streams_the_calls_of_named_functions_and_counts_those_of_a_program() {
+    for (line, mode) in [
+        ("-p 1 -m auto", Mode::Count),
+        ("-p 1 -m auto --max-overhead off", Mode::Count),
+        ("-p 1 -m auto -f a", Mode::Trace),
+        ("-p 1 -m auto --keep-stream x", Mode::Trace),
+        ("-p 1 -m auto --complete", Mode::Trace),
+        ("-p 1 -m sample", Mode::Sample),
+        ("-p 1 -m count -f a", Mode::Count),
+    ] {
+        assert_eq!(record(line).measurement.mode, mode, "{line}");
+    }
+}
+
+#[test]
+fn stat_counts_and_leaves_no_file() {
+    let Ok(Plan::Stat(stat)) = planned("stat -p 7 -f a -d 2 --json -n 0") else {
+        panic!()
+    };
+    let record = &stat.record;
+    assert_eq!(record.measurement.mode, Mode::Count);
+    assert_eq!(record.measurement.sample_hz, 0);
+    assert_eq!(record.measurement.max_overhead, words::Overhead::Off);
+    assert_eq!(record.outputs.genome, Destination::Nowhere);
+    assert_eq!(record.outputs.stream, None);
+    assert_eq!(record.runtimes.mode, ProbeMode::Off);
+    assert_eq!((stat.json, stat.limit), (true, None));
+    refused("stat -p 1 -d 0", "records nothing");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use scalpel_common::kernel::LossClass;
 
 use super::cost;
 use super::live::Live;
-use super::now_mono;
+use super::{Recorded, Show, now_mono};
 use crate::event::{FuncId, Pid};
 use crate::function::{
     ExitStrategy, FunctionInfo, FunctionTable, Language, SourcePlace, UnknownReason,
@@ -20,7 +20,7 @@ use crate::lay::{self, Sources};
 use crate::output::{Output, write_private};
 use crate::plan;
 use crate::report::Report;
-use crate::report::summary::{Cost, Summary};
+use crate::report::summary::{Cost, Overhead, Summary};
 use crate::sink;
 use crate::target::ChildExit;
 
@@ -43,6 +43,7 @@ impl Live {
         main: Pid,
         max_loss: f64,
         sources: &Sources,
+        show: &Show<'_>,
     ) -> Result<Finished> {
         self.names.keep_perf_maps();
         let ended = now_mono();
@@ -84,7 +85,11 @@ impl Live {
             ..Summary::of(&genome, &report, cost)
         };
         // What was measured is said, whatever became of the files.
-        say_summary(&summary, &report, output)?;
+        show(Recorded {
+            genome: &genome,
+            report: &report,
+            summary: &summary,
+        })?;
         if let Some(bytes) = published? {
             output.data(bytes)?;
         }
@@ -235,7 +240,8 @@ fn own_cpu_ns() -> u64 {
         + u64::try_from(used.tv_nsec).unwrap_or(0)
 }
 
-fn say_summary(summary: &Summary, report: &Report, output: &Output) -> Result<()> {
+/// Says what a recording ends with.
+pub fn say_summary(recorded: Recorded<'_>, output: &Output) -> Result<()> {
     let stream = output.stderr();
     let page = sink::Page {
         width: stream.width,
@@ -244,7 +250,7 @@ fn say_summary(summary: &Summary, report: &Report, output: &Output) -> Result<()
         },
     };
     let mut text = Vec::new();
-    sink::summary::write(summary, &report.doubts, page, &mut text)?;
+    sink::summary::write(recorded.summary, &recorded.report.doubts, page, &mut text)?;
     output.say(String::from_utf8_lossy(&text).trim_end());
     Ok(())
 }
@@ -283,11 +289,7 @@ impl Finished {
             "unknown_share": self.report.unknown_share,
             "match_rate": self.report.match_rate,
             "static": summary.known,
-            "overhead": {
-                "target_share_low": summary.cost.target_share.map(|(low, _)| low),
-                "target_share_high": summary.cost.target_share.map(|(_, high)| high),
-                "collector_cpu_ns": summary.cost.collector_cpu_ns,
-            },
+            "overhead": Overhead::from(summary.cost),
             "clock_error_ns": summary.clock_error_ns,
             "doubts": self.report.doubts,
         });

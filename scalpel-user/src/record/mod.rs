@@ -1,4 +1,4 @@
-//! `record`: makes a recording. Takes hold of the target, attaches, drives the session until the end, writes the genome.
+//! `record` and `stat`: make a recording. Takes hold of the target, attaches, drives the session until the end, writes the genome.
 //!
 //! Must not know stages: everything that happens goes through `Session::feed`, as in a replay.
 
@@ -29,6 +29,7 @@ use crate::caps::{Abilities, Attach as AttachBy};
 use crate::event::MonoTime;
 use crate::exit::Outcome;
 use crate::function::FunctionTable;
+use crate::genome::Genome;
 use crate::host;
 use crate::image::KernelRelease;
 use crate::input::{Input, RunInfo};
@@ -38,8 +39,11 @@ use crate::lay::Sources;
 use crate::output::Output;
 use crate::plan::words::Overhead;
 use crate::plan::{Attach, Mode, RecordPlan, Target};
+use crate::report::Report;
+use crate::report::summary::Summary;
 use crate::target::ChildExit;
 
+pub use finish::say_summary;
 pub(crate) use installed::installed;
 use live::{Live, Start};
 pub(crate) use names::Names;
@@ -62,8 +66,27 @@ const QUIET_RINGS: u64 = 4 << 20;
 /// How long a command may take to end after its recording was interrupted.
 const CHILD_GRACE: Duration = Duration::from_secs(5);
 
+/// A recording that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded<'a> {
+    /// All of it.
+    pub genome: &'a Genome,
+    /// Its report.
+    pub report: &'a Report,
+    /// Its numbers and what it cost.
+    pub summary: &'a Summary,
+}
+
+/// What is done with a recording as soon as it has ended, before a command that it started is waited for.
+pub type Show<'a> = dyn Fn(Recorded<'_>) -> Result<()> + 'a;
+
 /// Records as planned.
-pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outcome> {
+pub fn run(
+    plan: &RecordPlan,
+    able: &Abilities,
+    show: &Show<'_>,
+    output: &Output,
+) -> Result<Outcome> {
     let sources = Sources::of(&plan.sources, &plan.executables)?;
     let facts = host::facts();
     let kernel_release = KernelRelease::parse(&facts.release_text);
@@ -141,7 +164,8 @@ pub fn run(plan: &RecordPlan, able: &Abilities, output: &Output) -> Result<Outco
         subject.main_pid()
     ));
     live.until_the_end(&subject, &stopper);
-    let finished = live.finish(output, subject.main_pid(), plan.outputs.max_loss, &sources)?;
+    let main = subject.main_pid();
+    let finished = live.finish(output, main, plan.outputs.max_loss, &sources, show)?;
     let child = wait_for_child(&mut subject, &stopper, output)?;
     finished.write_summary(&plan.outputs, child)?;
     Ok(outcome(child, &finished))

@@ -12,28 +12,36 @@ use crate::catalog::Kept;
 use crate::genome::Genome;
 use crate::log::{LogError, Writer};
 use crate::output::{FileError, give_to_caller, keep_old, open_private, suffixed};
-use crate::plan;
+use crate::plan::{self, Destination};
 
 /// Where things go.
 #[derive(Debug)]
 pub(super) struct Outputs {
     writer: Option<Writer>,
     log: PathBuf,
-    genome: Option<PathBuf>,
+    genome: Destination,
     keep_log: bool,
 }
 
 impl Outputs {
-    /// Creates the log. What stood at the path is kept as `.old`.
+    /// Creates the log, if anything is to be kept. What stood at the path is kept as `.old`.
     pub(super) fn create(outputs: &plan::Outputs) -> Result<Self> {
         let log = match (&outputs.stream, &outputs.genome) {
             (Some(stream), _) => stream.clone(),
-            (None, Some(genome)) => genome.clone(),
-            (None, None) => {
+            (None, Destination::File(genome)) => genome.clone(),
+            (None, Destination::Stdout) => {
                 std::env::temp_dir().join(format!("scalpel-{}.log", std::process::id()))
             }
+            (None, Destination::Nowhere) => {
+                return Ok(Self {
+                    writer: None,
+                    log: PathBuf::new(),
+                    genome: Destination::Nowhere,
+                    keep_log: false,
+                });
+            }
         };
-        if let Some(genome) = outputs.genome.as_ref().filter(|genome| **genome != log) {
+        if let Some(genome) = outputs.genome.file().filter(|genome| **genome != log) {
             // Found out now, not after an hour of recording.
             writable(genome)?;
         }
@@ -54,7 +62,7 @@ impl Outputs {
 
     /// What is known of sources from the recording before this one, at the same place.
     pub(super) fn kept(&self) -> Kept {
-        let before = self.genome.as_ref().map(|path| {
+        let before = self.genome.file().map(|path| {
             // The log took the place of an old genome; one that stands elsewhere is replaced at the end.
             if *path == self.log {
                 suffixed(path, ".old")
@@ -79,9 +87,12 @@ impl Outputs {
             .map_or(Ok(()), |writer| writer.finish().map(drop))
     }
 
-    /// Writes the genome where the user wants it; without a path, gives its bytes.
+    /// Writes the genome where the user wants it; for stdout, gives its bytes.
     pub(super) fn publish(&self, genome: &Genome) -> Result<Option<Vec<u8>>> {
-        let Some(path) = &self.genome else {
+        if self.genome == Destination::Nowhere {
+            return Ok(None);
+        }
+        let Destination::File(path) = &self.genome else {
             let aside = suffixed(&self.log, ".genome");
             genome.write(&aside)?;
             let bytes = fs::read(&aside);

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::known;
 use super::measures::Measures;
+use super::per_call::{self, PerCall, Sums};
 use crate::catalog::Outcome;
 use crate::event::FuncId;
 use crate::function::{ExitStrategy, FunctionInfo, UnknownReason};
@@ -14,7 +15,7 @@ use crate::genome::loss::Losses;
 use crate::genome::totals::Total;
 use crate::input::Bound;
 use crate::matching::Matching;
-use crate::tree::FunctionFaults;
+use crate::tree::{FunctionFaults, Metrics, Tree};
 
 /// Whether a function ran, as far as this recording can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -75,6 +76,7 @@ pub fn rows(genome: &Genome, sums: &[Total], matching: Option<&Matching>) -> Vec
         .iter()
         .map(|bound| (bound.func, bound))
         .collect();
+    let times = Times::of(genome, &losses);
     let row = |((id, info), total): ((FuncId, &std::sync::Arc<FunctionInfo>), &Total)| {
         let known = Known {
             info,
@@ -83,6 +85,8 @@ pub fn rows(genome: &Genome, sums: &[Total], matching: Option<&Matching>) -> Vec
             bound: bounds.get(&id).copied(),
             lost_entries: losses.function(id, LossClass::Enter),
             lost_exits: losses.function(id, LossClass::Exit),
+            per_call_wall: times.wall(id, &total.metrics),
+            per_call_cpu: times.cpu(id, &total.metrics),
             nearby: if per_function { 0 } else { total.metrics.lost },
         };
         let outcome = matching.and_then(|matching| matching.outcomes.get(id.get() as usize - 1));
@@ -101,6 +105,43 @@ pub(super) fn sampling(genome: &Genome) -> bool {
     genome.run.sample_hz > 0
 }
 
+/// Times of single calls, and what is to be known to read them.
+struct Times<'a> {
+    tree: &'a Tree,
+    counted: bool,
+    incomplete: bool,
+}
+
+impl<'a> Times<'a> {
+    fn of(genome: &'a Genome, losses: &Losses) -> Self {
+        Self {
+            tree: &genome.tree,
+            counted: genome.run.mode.split('+').any(|word| word == "count"),
+            incomplete: losses.class(LossClass::CountHistogram) > 0,
+        }
+    }
+
+    fn wall(&self, func: FuncId, m: &Metrics) -> Option<PerCall> {
+        let sums = self.sums(m.total_wall_ns, m.timed, m.unwound);
+        PerCall::of(per_call::histogram(&self.tree.histograms, func)?, sums)
+    }
+
+    fn cpu(&self, func: FuncId, m: &Metrics) -> Option<PerCall> {
+        let sums = self.sums(m.total_cpu_ns, m.cpu_timed, m.unwound);
+        PerCall::of(per_call::histogram(&self.tree.cpu_histograms, func)?, sums)
+    }
+
+    const fn sums(&self, total_ns: u64, timed: u64, unwound: u64) -> Sums {
+        Sums {
+            total_ns,
+            timed,
+            unwound,
+            counted: self.counted,
+            incomplete: self.incomplete,
+        }
+    }
+}
+
 /// All that is known of one function.
 struct Known<'a> {
     info: &'a FunctionInfo,
@@ -109,6 +150,8 @@ struct Known<'a> {
     bound: Option<&'a Bound>,
     lost_entries: u64,
     lost_exits: u64,
+    per_call_wall: Option<PerCall>,
+    per_call_cpu: Option<PerCall>,
     /// Events lost while it was innermost, of functions that nobody knows.
     nearby: u64,
 }
@@ -174,6 +217,8 @@ impl Known<'_> {
             measures.calls = Some(calls);
             measures.calls_at_most = self.bound.is_none().then(|| calls.saturating_add(hidden));
         }
+        measures.per_call_wall = self.per_call_wall;
+        measures.per_call_cpu = self.per_call_cpu;
         measures.lost = self
             .lost_entries
             .saturating_add(self.lost_exits)

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::per_call::PerCall;
 use crate::genome::totals::Total;
 use crate::tree::Metrics;
 
@@ -35,6 +36,10 @@ pub struct Measures {
     pub pre_await_ns: Option<u64>,
     /// Time that its calls were suspended and then went on; part of no other time.
     pub suspended_ns: Option<u64>,
+    /// Wall times of single calls; `None` = there is no histogram of them.
+    pub per_call_wall: Option<PerCall>,
+    /// CPU times of single calls.
+    pub per_call_cpu: Option<PerCall>,
     /// What the probes themselves added to the total times.
     pub overhead_ns: Option<Interval>,
     /// Samples with it as innermost frame; `None` = nothing was sampled.
@@ -67,6 +72,8 @@ impl Measures {
             cpu_estimated: false,
             pre_await_ns: wall(m.pre_await_ns),
             suspended_ns: wall(m.suspended_ns),
+            per_call_wall: None,
+            per_call_cpu: None,
             overhead_ns: overhead(m, probe_cost_ns),
             samples: sampling.then_some(m.samples),
             sampled_self_ns: sampled(m.samples, m.sampled_ns),

@@ -6,6 +6,7 @@ pub mod function;
 pub mod group;
 pub mod known;
 pub mod measures;
+mod per_call;
 pub mod select;
 mod shape;
 pub mod summary;
@@ -14,6 +15,7 @@ pub use function::FunctionRow;
 pub use group::GroupRow;
 pub use known::{Known, Share, UnseenRow};
 pub use measures::{Interval, Measures};
+pub use per_call::PerCall;
 pub use select::Sort;
 pub use shape::{BoundRow, EdgeRow, LossRow, Report, Run, ThreadRow, Unknown, UnknownCount};
 

@@ -1,5 +1,7 @@
 //! What is said at the end of a recording, in numbers.
 
+use serde::Serialize;
+
 use crate::genome::{Genome, share};
 use crate::report::function::{FunctionRow, State};
 use crate::report::{Known, Report, Unknown};
@@ -11,6 +13,27 @@ pub struct Cost {
     pub target_share: Option<(f64, f64)>,
     /// CPU time of the collector in ns.
     pub collector_cpu_ns: Option<u64>,
+}
+
+/// The same as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Overhead {
+    /// Lowest share of the target's CPU time.
+    pub target_share_low: Option<f64>,
+    /// Highest.
+    pub target_share_high: Option<f64>,
+    /// CPU time of the collector in ns.
+    pub collector_cpu_ns: Option<u64>,
+}
+
+impl From<Cost> for Overhead {
+    fn from(cost: Cost) -> Self {
+        Self {
+            target_share_low: cost.target_share.map(|(low, _)| low),
+            target_share_high: cost.target_share.map(|(_, high)| high),
+            collector_cpu_ns: cost.collector_cpu_ns,
+        }
+    }
 }
 
 /// The numbers of a recording's end.

@@ -36,12 +36,24 @@ pub enum By {
     Thread,
 }
 
+/// Which numbers a table has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Columns {
+    /// Sums of calls and times.
+    #[default]
+    Usual,
+    /// What single calls took.
+    PerCall,
+}
+
 /// What is wanted of a genome.
 pub struct Choice<'a> {
     /// Form.
     pub form: Form,
     /// Rows of a table or CSV.
     pub by: By,
+    /// Numbers of a table.
+    pub columns: Columns,
     /// Order; `None` = self CPU time, or calls where no time is known.
     pub sort: Option<Sort>,
     /// Most rows or nodes for people, 0 = all. JSON and CSV are always whole.
@@ -133,6 +145,7 @@ fn write_table(
                     what: "FUNCTION",
                     rows,
                     left_out,
+                    columns: choice.columns,
                     sort: by,
                     whole,
                 },
@@ -160,6 +173,7 @@ fn write_groups(
             what,
             rows,
             left_out,
+            columns: choice.columns,
             sort,
             whole,
         },
@@ -180,11 +194,15 @@ fn prepared<Row: Sortable>(
 }
 
 fn order<Row: Sortable>(rows: &[Row], choice: &Choice<'_>) -> Sort {
+    let usual = match choice.columns {
+        Columns::Usual => Sort::SelfCpu,
+        Columns::PerCall => Sort::TotalWall,
+    };
     let timed = || {
         rows.iter()
-            .any(|row| Sort::SelfCpu.value(row.measures()).is_some_and(|ns| ns > 0))
+            .any(|row| usual.value(row.measures()).is_some_and(|ns| ns > 0))
     };
     choice
         .sort
-        .unwrap_or_else(|| if timed() { Sort::SelfCpu } else { Sort::Calls })
+        .unwrap_or_else(|| if timed() { usual } else { Sort::Calls })
 }

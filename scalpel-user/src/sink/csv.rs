@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use crate::report::{FunctionRow, GroupRow, Measures};
+use crate::report::{FunctionRow, GroupRow, Measures, PerCall};
 
-const MEASURES: [&str; 15] = [
+const MEASURES: [&str; 25] = [
     "calls",
     "calls_at_most",
     "self_wall_ns",
@@ -20,6 +20,16 @@ const MEASURES: [&str; 15] = [
     "lost",
     "pre_await_ns",
     "suspended_ns",
+    "per_call_wall_calls",
+    "per_call_wall_avg_ns",
+    "per_call_wall_p50_ns",
+    "per_call_wall_p90_ns",
+    "per_call_wall_p99_ns",
+    "per_call_cpu_calls",
+    "per_call_cpu_avg_ns",
+    "per_call_cpu_p50_ns",
+    "per_call_cpu_p90_ns",
+    "per_call_cpu_p99_ns",
 ];
 
 /// Writes functions.
@@ -83,8 +93,8 @@ fn harmless(text: &str) -> String {
     }
 }
 
-fn numbers(m: &Measures) -> [String; 15] {
-    [
+fn numbers(m: &Measures) -> Vec<String> {
+    let sums = [
         m.calls,
         m.calls_at_most,
         m.self_wall_ns,
@@ -100,6 +110,22 @@ fn numbers(m: &Measures) -> [String; 15] {
         Some(m.lost),
         m.pre_await_ns,
         m.suspended_ns,
+    ];
+    let times = [m.per_call_wall, m.per_call_cpu]
+        .into_iter()
+        .flat_map(per_call);
+    sums.into_iter()
+        .chain(times)
+        .map(|number| number.map(|number| number.to_string()).unwrap_or_default())
+        .collect()
+}
+
+fn per_call(times: Option<PerCall>) -> [Option<u64>; 5] {
+    [
+        times.map(|times| times.calls),
+        times.and_then(|times| times.avg_ns),
+        times.map(|times| times.p50_ns),
+        times.map(|times| times.p90_ns),
+        times.map(|times| times.p99_ns),
     ]
-    .map(|number| number.map(|number| number.to_string()).unwrap_or_default())
 }

@@ -19,7 +19,7 @@ pub mod timeline;
 pub mod tree;
 pub mod units;
 
-pub use choice::{By, Choice, Form};
+pub use choice::{By, Choice, Columns, Form};
 pub use style::{Style, Tone};
 
 /// The page that text is written for.

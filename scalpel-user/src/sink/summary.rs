@@ -22,7 +22,17 @@ pub fn write(
         units::duration(summary.duration_ns)
     );
     writeln!(out, "{}", page.style.paint(Tone::Strong, title))?;
-    for (label, value, tone) in lines(summary) {
+    write_lines(lines(summary), page, out)?;
+    doubts::write(found, page, out)
+}
+
+/// Writes what was lost and what the measurement cost.
+pub fn write_trust(summary: &Summary, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    write_lines(vec![lost(summary), cost(summary)], page, out)
+}
+
+fn write_lines(lines: Vec<Labelled>, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    for (label, value, tone) in lines {
         let lines = text::wrap_pieces(&value, ", ", page.width.saturating_sub(14).max(20));
         for (at, line) in lines.iter().enumerate() {
             let label = if at == 0 { label } else { "" };
@@ -34,7 +44,7 @@ pub fn write(
             )?;
         }
     }
-    doubts::write(found, page, out)
+    Ok(())
 }
 
 type Labelled = (&'static str, Vec<String>, Tone);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::grid::{self, Cell, Column, Side};
 use super::style::Tone;
 use super::units::{self, NOTHING};
-use super::{Page, text};
+use super::{Columns, Page, text};
 use crate::report::function::State;
 use crate::report::select::{LeftOut, Whole};
 use crate::report::{FunctionRow, GroupRow, Measures, Sort};
@@ -19,6 +19,8 @@ pub struct Table<'a> {
     pub rows: Vec<TableRow<'a>>,
     /// Rows that are not shown.
     pub left_out: LeftOut,
+    /// Which numbers there are.
+    pub columns: Columns,
     /// Order of the rows.
     pub sort: Sort,
     /// What the shares are shares of.
@@ -75,7 +77,7 @@ fn note(row: &FunctionRow) -> String {
 }
 
 /// The numbers a table can show, in the order of their columns.
-const COLUMNS: [Number; 11] = [
+const COLUMNS: [Number; 13] = [
     Number {
         heading: "SELF CPU",
         sort: Some(Sort::SelfCpu),
@@ -86,16 +88,8 @@ const COLUMNS: [Number; 11] = [
         sort: Some(Sort::SelfWall),
         show: |m| m.self_wall_ns.map(units::duration),
     },
-    Number {
-        heading: "TOTAL CPU",
-        sort: Some(Sort::TotalCpu),
-        show: |m| m.total_cpu_ns.map(|ns| cpu(m, ns)),
-    },
-    Number {
-        heading: "TOTAL WALL",
-        sort: Some(Sort::TotalWall),
-        show: |m| m.total_wall_ns.map(units::duration),
-    },
+    TOTAL_CPU,
+    TOTAL_WALL,
     Number {
         heading: "PRE-AWAIT",
         sort: None,
@@ -126,15 +120,85 @@ const COLUMNS: [Number; 11] = [
         sort: None,
         show: |m| Some(some(m.unwound, units::count)),
     },
+    P50_WALL,
+    P99_WALL,
+    CALLS,
+];
+
+const TOTAL_CPU: Number = Number {
+    heading: "TOTAL CPU",
+    sort: Some(Sort::TotalCpu),
+    show: |m| m.total_cpu_ns.map(|ns| cpu(m, ns)),
+};
+
+const TOTAL_WALL: Number = Number {
+    heading: "TOTAL WALL",
+    sort: Some(Sort::TotalWall),
+    show: |m| m.total_wall_ns.map(units::duration),
+};
+
+const CALLS: Number = Number {
+    heading: "CALLS",
+    sort: Some(Sort::Calls),
+    show: |m| m.calls.map(units::count),
+};
+
+const P50_WALL: Number = Number {
+    heading: "P50 WALL",
+    sort: None,
+    show: |m| m.per_call_wall.map(|times| units::duration(times.p50_ns)),
+};
+
+const P99_WALL: Number = Number {
+    heading: "P99 WALL",
+    sort: None,
+    show: |m| m.per_call_wall.map(|times| units::duration(times.p99_ns)),
+};
+
+/// The numbers of a table that shows what single calls took.
+const PER_CALL: [Number; 9] = [
+    CALLS,
+    TOTAL_WALL,
     Number {
-        heading: "CALLS",
-        sort: Some(Sort::Calls),
-        show: |m| m.calls.map(units::count),
+        heading: "AVG WALL",
+        sort: None,
+        show: |m| m.per_call_wall?.avg_ns.map(units::duration),
+    },
+    P50_WALL,
+    P99_WALL,
+    TOTAL_CPU,
+    Number {
+        heading: "AVG CPU",
+        sort: None,
+        show: |m| m.per_call_cpu?.avg_ns.map(units::duration),
+    },
+    Number {
+        heading: "P50 CPU",
+        sort: None,
+        show: |m| m.per_call_cpu.map(|times| units::duration(times.p50_ns)),
+    },
+    Number {
+        heading: "P99 CPU",
+        sort: None,
+        show: |m| m.per_call_cpu.map(|times| units::duration(times.p99_ns)),
     },
 ];
 
+/// The same, by importance.
+const IMPORTANCE_PER_CALL: [&str; 9] = [
+    "CALLS",
+    "AVG WALL",
+    "P99 WALL",
+    "P50 WALL",
+    "AVG CPU",
+    "TOTAL WALL",
+    "P99 CPU",
+    "P50 CPU",
+    "TOTAL CPU",
+];
+
 /// Which columns go first where the page is narrow, by heading; the sorted one goes before all of them.
-const IMPORTANCE: [&str; 11] = [
+const IMPORTANCE: [&str; 13] = [
     "CALLS",
     "SELF CPU",
     "TOTAL WALL",
@@ -145,7 +209,9 @@ const IMPORTANCE: [&str; 11] = [
     "PRE-AWAIT",
     "LOST",
     "SAMPLES",
+    "P99 WALL",
     "UNWOUND",
+    "P50 WALL",
 ];
 
 struct Number {
@@ -190,7 +256,15 @@ pub fn write(table: &Table<'_>, page: Page, out: &mut dyn Write) -> io::Result<(
 /// The columns of numbers that have something in them, the important ones as long as they leave room for names.
 fn chosen(table: &Table<'_>, page: Page) -> Vec<Column> {
     let sorted = |number: &Number| number.sort == Some(table.sort);
-    let mut numbers: Vec<(usize, &Number)> = COLUMNS.iter().enumerate().collect();
+    let (set, importance): (&[Number], &[&str]) = match table.columns {
+        Columns::Usual => (&COLUMNS, &IMPORTANCE),
+        Columns::PerCall => (&PER_CALL, &IMPORTANCE_PER_CALL),
+    };
+    // What rows are sorted by is shown, whichever set it is of.
+    let of_others = COLUMNS
+        .iter()
+        .filter(|number| sorted(number) && !set.iter().any(sorted));
+    let mut numbers: Vec<(usize, &Number)> = of_others.chain(set).enumerate().collect();
     numbers.retain(|(_, number)| {
         table
             .rows
@@ -200,7 +274,7 @@ fn chosen(table: &Table<'_>, page: Page) -> Vec<Column> {
     numbers.sort_by_key(|(_, number)| {
         (
             !sorted(number),
-            IMPORTANCE
+            importance
                 .iter()
                 .position(|heading| *heading == number.heading),
         )

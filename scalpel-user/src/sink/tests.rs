@@ -2,7 +2,7 @@
 
 use super::table::{Table, TableRow};
 use super::tree::{View, Way};
-use super::{By, Choice, Form, Page, Style, choice, csv, json, summary, table, tree};
+use super::{By, Choice, Columns, Form, Page, Style, choice, csv, json, summary, table, tree};
 use crate::doubt::Doubt;
 use crate::event::FuncId;
 use crate::function::FunctionInfo;
@@ -37,6 +37,7 @@ fn function_table(sort: Sort, limit: usize, page: Page) -> String {
                 what: "FUNCTION",
                 rows,
                 left_out,
+                columns: Columns::Usual,
                 sort,
                 whole,
             },
@@ -79,6 +80,7 @@ fn suspensions_and_estimates_have_columns_where_there_are_some() {
             what: "FUNCTION",
             rows: report.functions.iter().map(TableRow::function).collect(),
             left_out: select::LeftOut::default(),
+            columns: Columns::Usual,
             sort,
             whole: None,
         };
@@ -103,6 +105,30 @@ fn suspensions_and_estimates_have_columns_where_there_are_some() {
 }
 
 #[test]
+fn what_single_calls_took_fits_its_page_and_shows_what_it_is_sorted_by() {
+    let genome = example();
+    let choice = |sort| Choice {
+        form: Form::Table,
+        by: By::Function,
+        columns: Columns::PerCall,
+        sort,
+        limit: 40,
+        func: None,
+        max_loss: 0.001,
+    };
+    for width in [60, 80, 132] {
+        let table = text(|out| choice::write(&genome, &choice(None), page(width), out));
+        assert!(
+            table.lines().all(|line| super::text::width(line) <= width),
+            "{table}"
+        );
+        insta::assert_snapshot!(format!("per_call_{width}"), table);
+    }
+    let by_self = choice(Some(Sort::SelfCpu));
+    assert!(text(|out| choice::write(&genome, &by_self, page(80), out)).contains("SELF CPU"));
+}
+
+#[test]
 fn threads_are_rows_too() {
     let rows = group::threads(&example());
     let whole = select::Whole::of(&rows, Sort::SelfCpu);
@@ -111,6 +137,7 @@ fn threads_are_rows_too() {
         what: "THREAD",
         rows,
         left_out: select::LeftOut::default(),
+        columns: Columns::Usual,
         sort: Sort::SelfCpu,
         whole,
     };
@@ -200,6 +227,7 @@ fn chosen(form: Form, by: By, func: Option<&dyn Fn(&FunctionInfo) -> bool>) -> S
     let choice = Choice {
         form,
         by,
+        columns: Columns::Usual,
         sort: None,
         limit: 40,
         func,
