@@ -3,7 +3,9 @@
 use scalpel_common::kernel::LossClass;
 use scalpel_user::event::{Addr, Control, Event, FuncId, MonoTime, Pid, Sample, Tid};
 use scalpel_user::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
-use scalpel_user::input::{Bound, Input, Loss, RunInfo, Symbol};
+use scalpel_user::input::{
+    Bound, CountedEdge, CountedSite, CountedTimes, Counts, Input, Loss, RunInfo, Symbol,
+};
 
 /// Takes inputs from the front of a byte string until it is empty.
 pub struct Stream<'a> {
@@ -195,6 +197,8 @@ impl<'a> Stream<'a> {
             LossClass::Sample,
             LossClass::ReturnRefused,
             LossClass::RecursionMiss,
+            LossClass::CountCell,
+            LossClass::CountHistogram,
         ];
         let class = classes[self.byte() as usize % classes.len()];
         let func = (self.byte() & 1 == 0).then(|| self.func());
@@ -216,6 +220,41 @@ impl<'a> Stream<'a> {
             pid: self.pid(),
             address: self.address(),
             func,
+        }
+    }
+
+    fn counts(&mut self) -> Counts {
+        let (edges, times) = (self.byte() & 7, self.byte() & 3);
+        let from = MonoTime(self.now());
+        Counts {
+            from,
+            until: MonoTime(self.now()),
+            edges: (0..edges).map(|_| self.edge()).collect(),
+            times: (0..times).map(|_| self.times()).collect(),
+        }
+    }
+
+    fn edge(&mut self) -> CountedEdge {
+        let site = match self.byte() & 3 {
+            0 => CountedSite::Unknown,
+            1 => CountedSite::Jump(self.func()),
+            _ => CountedSite::Address(self.address()),
+        };
+        let mut edge = CountedEdge::new(self.pid(), self.func(), site);
+        for number in edge.numbers_mut() {
+            *number = self.number();
+        }
+        edge
+    }
+
+    fn times(&mut self) -> CountedTimes {
+        let buckets = self.byte() & 3;
+        CountedTimes {
+            func: self.func(),
+            is_cpu: self.byte() & 1 == 0,
+            buckets: (0..buckets)
+                .map(|_| (self.number() as u16, self.number()))
+                .collect(),
         }
     }
 
@@ -259,6 +298,7 @@ impl Iterator for Stream<'_> {
             16 => Input::ThreadName(self.pid(), self.tid(), "worker".into()),
             17 => Input::Note("a note".into()),
             18 => Input::End(MonoTime(self.now())),
+            19 | 20 => Input::Counts(self.counts()),
             _ => Input::Events(self.events()),
         })
     }

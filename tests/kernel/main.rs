@@ -2,6 +2,7 @@
 //!
 //! One file a family, named as the rooms that it exercises.
 
+mod auto;
 mod call;
 mod company;
 mod count;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     call::add(&mut suite);
     count::add(&mut suite);
     stat::add(&mut suite);
+    auto::add(&mut suite);
     sched::add(&mut suite);
     sample::add(&mut suite);
     process::add(&mut suite);

@@ -44,15 +44,25 @@ fn counts_of_a_command_are_exact_and_its_streams_are_its_own() -> Outcome {
         .context("leaf")?;
     let (wall, calls) = (&leaf["per_call_wall"], leaf["calls"].as_u64());
     ensure!(wall["calls"].as_u64() == calls, "{leaf:#}");
-    let ns = |key: &str| wall[key].as_u64().with_context(|| format!("{key}: {leaf:#}"));
-    ensure!(ns("p50_ns")? <= ns("p90_ns")? && ns("p90_ns")? <= ns("p99_ns")?, "{leaf:#}");
+    let ns = |key: &str| {
+        wall[key]
+            .as_u64()
+            .with_context(|| format!("{key}: {leaf:#}"))
+    };
+    ensure!(
+        ns("p50_ns")? <= ns("p90_ns")? && ns("p90_ns")? <= ns("p99_ns")?,
+        "{leaf:#}"
+    );
     let total = leaf["total_wall_ns"].as_u64();
     ensure!(
         Some(ns("avg_ns")?) == total.zip(calls).map(|(total, calls)| total / calls),
         "{leaf:#}"
     );
     let files = std::fs::read_dir(copy.directory())?.count();
-    ensure!(files == 2, "{files} files beside the program and its numbers");
+    ensure!(
+        files == 2,
+        "{files} files beside the program and its numbers"
+    );
     Ok(())
 }
 
@@ -71,12 +81,24 @@ fn the_table_of_a_running_process_tells_counts_times_loss_and_cost() -> Outcome 
     let ended = running.wait()?.expect_code(0)?;
     target.finish()?.expect_code(3)?;
     let table = ended.stdout;
-    for heading in ["CALLS", "AVG WALL", "P99 WALL", "lost        nothing", "overhead"] {
+    for heading in [
+        "CALLS",
+        "AVG WALL",
+        "P99 WALL",
+        "lost        nothing",
+        "overhead",
+    ] {
         ensure!(table.contains(heading), "{heading}: {table}");
     }
     let calls = truth.calls("leaf")?.to_string();
     let row = |line: &str| line.contains(" leaf ") || line.ends_with(" leaf");
-    let row = table.lines().find(|line| row(line)).context(table.clone())?;
-    ensure!(row.split_whitespace().any(|word| word == calls), "{calls}: {row}");
+    let row = table
+        .lines()
+        .find(|line| row(line))
+        .context(table.clone())?;
+    ensure!(
+        row.split_whitespace().any(|word| word == calls),
+        "{calls}: {row}"
+    );
     Ok(())
 }

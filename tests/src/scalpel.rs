@@ -65,7 +65,7 @@ pub fn report_ended(file: &Path) -> anyhow::Result<Ended> {
     child::run(command)
 }
 
-/// One recording to be made: `record` with its options.
+/// One recording to be made: `record` with its options. Calls are streamed, unless the options say otherwise.
 pub struct Record {
     genome: PathBuf,
     args: Vec<OsString>,
@@ -137,6 +137,10 @@ impl Record {
             .arg("-o")
             .arg(&self.genome)
             .args(&self.args);
+        let tells = |arg: &OsString| arg == "--mode" || arg == "--no-kernel";
+        if !self.args.iter().any(tells) {
+            command.args(["--mode", "trace"]);
+        }
         Ok(command)
     }
 }

@@ -155,7 +155,7 @@ impl From<ColorArg> for When {
 pub enum Command {
     /// Watch a process and write what its functions did to a genome file.
     Record(Box<RecordArgs>),
-    /// Count the calls of a process and show a table of them at the end: how many, and how long each took.
+    /// Count the calls of a process, and how long they took, and show a table at the end.
     Stat(Box<StatArgs>),
     /// Show a recording: which functions ran, called by whom, at what cost.
     Report(ReportArgs),

@@ -14,7 +14,7 @@ use crate::plan::words::{ByteSize, Seconds};
     override_usage = "scalpel-ebpf record [OPTIONS] (--pid PID | --comm NAME | -- CMD [ARGS]...)",
     after_help = "\
 Examples:
-  sudo scalpel-ebpf record -p 4711                    the main program's functions, at most 5 % overhead
+  sudo scalpel-ebpf record -p 4711                    calls counted, stacks sampled, at most 5 % overhead
   sudo scalpel-ebpf record -p 4711 -f 'http_*' -d 10  these functions, all calls, ten seconds
   sudo scalpel-ebpf record -p 4711 -f '/^ssl_.*read/' --lib 'libssl*'
   sudo scalpel-ebpf record -F 0 -f malloc --lib 'libc.so*' -- ./server
@@ -38,7 +38,7 @@ pub struct RecordArgs {
         short,
         long,
         value_name = "MODE",
-        default_value = "trace",
+        default_value = "auto",
         help_heading = "Measurement"
     )]
     pub mode: ModeArg,
@@ -126,9 +126,9 @@ pub struct RecordArgs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ModeArg {
     /// `trace` where functions or a stream are asked for, else `count`.
+    #[default]
     Auto,
     /// Every call, streamed.
-    #[default]
     Trace,
     /// Calls and their times, added up in the kernel.
     Count,

@@ -14,8 +14,9 @@ use crate::plan::words::Seconds;
     group = ArgGroup::new("target").required(true).args(["pid", "comm", "command"]),
     override_usage = "scalpel-ebpf stat [OPTIONS] (--pid PID | --comm NAME | -- CMD [ARGS]...)",
     after_help = "\
-Calls are counted and timed in the kernel, nothing is streamed, sampled or kept. Percentiles are at most 1/8 too high;
-times are those of calls whose ends can be watched without harm (`list sites`), of recursive calls the outermost.
+Calls are counted and timed in the kernel; nothing is streamed, sampled or kept. Percentiles are
+at most 1/8 too high. Times are those of calls whose ends can be watched without harm
+(`list sites`), of recursive calls the outermost.
 
 Examples:
   sudo scalpel-ebpf stat -p 4711 -f 'parse_*' -d 10

@@ -17,6 +17,9 @@ const SHORTEST_NS: u64 = 2_000_000;
 /// Probe time between two observations that harms nobody, in ns. Below it nothing is given up: a program that is
 /// over after some milliseconds keeps its exact counts, a longer one is judged by a longer interval.
 const HARMLESS_NS: f64 = 3_000_000.0;
+/// The least share of the budget that is the probes', however much the collector and its other programs take: no probe that
+/// goes makes those cheaper.
+const LEAST_FOR_PROBES: f64 = 0.5;
 /// A target that works less than this share of one processor is judged as if it worked that much: what an idle
 /// process does now and then is no reason to give up exact counts.
 const IDLE_SHARE: f64 = 0.05;
@@ -39,6 +42,9 @@ pub struct Observation {
     pub cpu_ns: Option<u64>,
     /// Hits so far, by function id.
     pub hits: Vec<u64>,
+    /// CPU time so far in ns of all that is not the probes: the collector's own, and that of the programs that sample and
+    /// watch threads.
+    pub beside_ns: u64,
 }
 
 /// A function to drop.
@@ -135,7 +141,9 @@ pub fn over_budget(
         return Vec::new();
     }
     let own = own_work(earlier, now, total, elapsed_ns);
-    let budget = own * limit_percent / 100.0;
+    let beside = now.beside_ns.saturating_sub(earlier.beside_ns) as f64;
+    let allowed = own * limit_percent / 100.0;
+    let budget = (allowed - beside).max(allowed * LEAST_FOR_PROBES);
     if total <= budget * slack {
         return Vec::new();
     }
@@ -196,6 +204,7 @@ mod tests {
             at: MonoTime(ms * MS),
             cpu_ns: Some(cpu_ms * MS),
             hits,
+            beside_ns: 0,
         }
     }
 
@@ -266,6 +275,21 @@ mod tests {
             &[at(0, 0, &[0]), at(3, 2, &[123])],
             &[&[], &[]],
         );
+    }
+
+    #[test]
+    fn what_else_the_tracer_costs_is_taken_off_the_budget_up_to_half_of_it() {
+        let dropped = |beside_ms: u64| {
+            // 4 ms of probes in 104 ms: 4 % of the target's own 100 ms.
+            let (before, mut after) = (at(0, 0, &[0]), at(100, 104, &[4_000]));
+            after.beside_ns = beside_ms * MS;
+            over_budget(&before, &after, &watched(&[1000]), 5.0, 1.0).len()
+        };
+        assert_eq!([0, 1, 2, 50].map(dropped), [0, 0, 1, 1]);
+        let (before, mut after) = (at(0, 0, &[0]), at(200, 202, &[4_000]));
+        after.beside_ns = 1_000 * MS;
+        let verdicts = over_budget(&before, &after, &watched(&[1000]), 5.0, 1.0);
+        assert_eq!(verdicts, [], "2 % is within the half that is the probes'");
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub mod object;
 pub mod process;
 pub mod registers;
 pub mod ring;
+pub mod run_time;
 pub mod sample;
 mod sched;
 mod settings;

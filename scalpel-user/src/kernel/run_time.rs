@@ -64,8 +64,13 @@ fn share(ran_ns: u64, measured: Duration, elapsed: Duration) -> Option<u64> {
 
 /// What the programs have run in all, as far as it was accounted for.
 fn run_time_ns(kernel: &Kernel) -> u64 {
-    let descriptors = kernel.ebpf.programs().filter_map(|(_, program)| program.fd().ok());
-    let run = |fd: &ProgramFd| stats("", std::os::fd::AsFd::as_fd(fd)).map_or(0, |stats| stats.run_time_ns);
+    let descriptors = kernel
+        .ebpf
+        .programs()
+        .filter_map(|(_, program)| program.fd().ok());
+    let run = |fd: &ProgramFd| {
+        stats("", std::os::fd::AsFd::as_fd(fd)).map_or(0, |stats| stats.run_time_ns)
+    };
     descriptors.map(run).sum()
 }
 

@@ -68,11 +68,11 @@ fn output_is_a_file_or_stdout() {
 #[test]
 fn auto_streams_the_calls_of_named_functions_and_counts_those_of_a_program() {
     for (line, mode) in [
-        ("-p 1 -m auto", Mode::Count),
+        ("-p 1", Mode::Count),
         ("-p 1 -m auto --max-overhead off", Mode::Count),
-        ("-p 1 -m auto -f a", Mode::Trace),
-        ("-p 1 -m auto --keep-stream x", Mode::Trace),
-        ("-p 1 -m auto --complete", Mode::Trace),
+        ("-p 1 -f a", Mode::Trace),
+        ("-p 1 --keep-stream x", Mode::Trace),
+        ("-p 1 --complete", Mode::Trace),
         ("-p 1 -m sample", Mode::Sample),
         ("-p 1 -m count -f a", Mode::Count),
     ] {

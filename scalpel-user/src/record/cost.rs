@@ -3,6 +3,7 @@
 //! Must not know how probes are attached.
 
 use rustc_hash::FxHashSet;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::event::FuncId;
 use crate::function::ExitStrategy;
@@ -58,6 +59,13 @@ fn cpu_ns(process: &Process, is_ours: bool) -> Option<u64> {
     let cpu = process_cpu_ns(process.pid().0).ok()?;
     // Asked after the reading, this proves that the number was its own.
     (is_ours || process.is_alive()).then_some(cpu)
+}
+
+/// CPU time of this process so far in ns.
+pub(super) fn own_cpu_ns() -> u64 {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    u64::try_from(used.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(used.tv_nsec).unwrap_or(0)
 }
 
 /// Time in probes in ns, lowest and highest: each hit costs what its kind of site and exit costs on this host.

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use rustix::time::{ClockId, clock_gettime};
 use scalpel_common::kernel::LossClass;
 
-use super::cost;
+use super::cost::{self, own_cpu_ns};
 use super::live::Live;
 use super::{Recorded, Show, now_mono};
 use crate::event::{FuncId, Pid};
@@ -195,17 +194,24 @@ impl Live {
         }
     }
 
-    /// What the recording cost: hits times the calibrated cost of each, against the CPU time of the target.
+    /// What the recording cost: hits times the calibrated cost of each, and what the other programs ran, against the CPU time
+    /// of the target.
     fn cost(&self) -> Cost {
         let used = self.cpu.used_ns();
         let (low, high) = self.tracer.as_ref().map_or((0, 0), |tracer| {
             cost::probes_ns(&tracer.requests, &self.costs, |func| tracer.hits_of(func))
         });
+        let programs_ns = self
+            .tracer
+            .as_ref()
+            .and_then(|tracer| tracer.programs_ns(tracer.elapsed()));
         // An estimate cannot be more than everything.
-        let share = |ns: u64| (ns as f64 / used as f64).min(1.0);
+        let whole = |ns: u64| ns.saturating_add(programs_ns.unwrap_or(0)) as f64;
+        let share = |ns: u64| (whole(ns) / used as f64).min(1.0);
         // Of children only the hits are known, not the CPU time.
         let is_known = used > 0 && high > 0 && !self.unwatched.watched_children();
         Cost {
+            programs_ns,
             target_share: is_known.then(|| (share(low), share(high))),
             collector_cpu_ns: Some(own_cpu_ns()),
         }
@@ -232,12 +238,6 @@ fn nameless(reason: UnknownReason) -> FunctionInfo {
         ordinal: 0,
         place: SourcePlace::default(),
     }
-}
-
-fn own_cpu_ns() -> u64 {
-    let used = clock_gettime(ClockId::ProcessCPUTime);
-    u64::try_from(used.tv_sec).unwrap_or(0) * 1_000_000_000
-        + u64::try_from(used.tv_nsec).unwrap_or(0)
 }
 
 /// Says what a recording ends with.

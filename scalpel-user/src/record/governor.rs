@@ -108,6 +108,7 @@ impl Governor {
             at: now,
             cpu_ns: Some(self.cpu.used_ns()),
             hits: self.hits.clone(),
+            beside_ns: 0,
         };
         let called = (0u32..).zip(&self.hits).filter(|(_, hits)| **hits > 0);
         let watched: Vec<Watched> = called

@@ -3,9 +3,11 @@
 //! Hands inputs on and is told to attach and detach; what they mean is `Live`'s.
 
 use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::cost::own_cpu_ns;
 use super::counted::Counted;
 use super::live::Start;
 use super::load;
@@ -20,6 +22,7 @@ use crate::kernel::diagnostics::Diagnostics;
 use crate::kernel::lease::Lease;
 use crate::kernel::process::Mappings;
 use crate::kernel::ring::{Decoders, Poller};
+use crate::kernel::run_time::RunTime;
 use crate::kernel::sample::{SampleClock, Sampler};
 use crate::output::Output;
 use crate::plan::words::Overhead;
@@ -42,6 +45,8 @@ pub(super) struct Tracer {
     /// Functions whose return probe must go when something that throws is mapped.
     pub(super) conditional: Vec<FuncId>,
     diagnostics: Option<Diagnostics>,
+    run_time: RunTime,
+    began: Instant,
     counted: Option<Counted>,
 }
 
@@ -96,6 +101,8 @@ impl Tracer {
             requests: Vec::new(),
             conditional: Vec::new(),
             diagnostics: None,
+            run_time: RunTime::default(),
+            began: Instant::now(),
             counted,
             kernel,
         })
@@ -141,6 +148,10 @@ impl Tracer {
 
     /// Keeps probes within their budget. Returns those that went, and notes.
     pub(super) fn tick(&mut self, now: MonoTime) -> (Vec<Bound>, Vec<String>) {
+        self.run_time.look(&self.kernel);
+        let programs_ns = self.programs_ns(self.began.elapsed()).unwrap_or(0);
+        self.attachments
+            .set_beside(own_cpu_ns().saturating_add(programs_ns));
         let bounds = self.attachments.govern(now);
         let lapses = self.lease.take_lapses();
         let notes = lapses.iter().map(|lapse| {
@@ -151,6 +162,16 @@ impl Tracer {
             lines.flush();
         }
         (bounds, notes.collect())
+    }
+
+    /// Time in the programs that sample and watch threads, in ns; `None` = it was not measured.
+    pub(super) fn programs_ns(&self, elapsed: Duration) -> Option<u64> {
+        self.run_time.during(elapsed)
+    }
+
+    /// Since when the programs run.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
     }
 
     /// A sample as it is to be taken.

@@ -83,6 +83,21 @@ impl Measures {
         }
     }
 
+    /// CPU time in itself, unless its probe went and samples tell of more.
+    pub fn measured_self_cpu_ns(&self) -> Option<u64> {
+        self.unless_outdone(self.self_cpu_ns, self.sampled_self_ns)
+    }
+
+    /// CPU time with callees, unless its probe went and samples tell of more.
+    pub fn measured_total_cpu_ns(&self) -> Option<u64> {
+        self.unless_outdone(self.total_cpu_ns, self.sampled_total_ns)
+    }
+
+    fn unless_outdone(&self, measured: Option<u64>, sampled: Option<u64>) -> Option<u64> {
+        let is_lower_bound = self.calls.is_some() && self.calls_at_most.is_none();
+        measured.filter(|measured| !is_lower_bound || sampled.is_none_or(|ns| ns <= *measured))
+    }
+
     /// The same, where CPU times are estimates.
     #[must_use]
     pub fn with_cpu_estimated(mut self, estimated: bool) -> Self {

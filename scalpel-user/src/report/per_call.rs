@@ -87,12 +87,16 @@ fn average(histogram: &Histogram, calls: u64, sums: Sums) -> Option<u64> {
     };
     let average = sums.total_ns / of;
     // The histogram bounds it: a sum of other calls shows.
-    let sum = |bound: fn(u16) -> u64| {
-        let of_bucket =
-            |&(bucket, count): &(u16, u64)| u128::from(bound(bucket)) * u128::from(count);
-        histogram.buckets.iter().map(of_bucket).sum::<u128>() / u128::from(calls)
+    let mean = |bound: fn(u16) -> u64| {
+        let sum = histogram
+            .buckets
+            .iter()
+            .fold(0u128, |sum, &(bucket, count)| {
+                sum.saturating_add(u128::from(bound(bucket)) * u128::from(count))
+            });
+        sum / u128::from(calls)
     };
-    let (low, high) = (sum(Histogram::bucket_start), sum(end));
+    let (low, high) = (mean(Histogram::bucket_start), mean(end));
     let is_of_these = of != calls || (low..=high).contains(&u128::from(average));
     (is_of_these && !sums.incomplete).then_some(average)
 }
@@ -171,6 +175,10 @@ mod tests {
         };
         assert_eq!(average(incomplete), None);
         assert_eq!(PerCall::of(&Histogram::default(), sums(0, 0)), None);
+        let absurd = Histogram {
+            buckets: vec![(495, u64::MAX), (u16::MAX, u64::MAX)],
+        };
+        assert!(PerCall::of(&absurd, sums(u64::MAX, 1)).is_some());
         let longest = histogram_of(&[u64::MAX]);
         assert_eq!(
             PerCall::of(&longest, sums(u64::MAX, 1)).unwrap().p50_ns,

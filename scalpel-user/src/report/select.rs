@@ -27,8 +27,8 @@ impl Sort {
     /// The number that orders a row, estimated from samples if it was not measured; `None` sorts last.
     pub fn value(self, m: &Measures) -> Option<u64> {
         match self {
-            Self::SelfCpu => m.self_cpu_ns.or(m.sampled_self_ns),
-            Self::TotalCpu => m.total_cpu_ns.or(m.sampled_total_ns),
+            Self::SelfCpu => self.measured(m).or(m.sampled_self_ns),
+            Self::TotalCpu => self.measured(m).or(m.sampled_total_ns),
             _ => self.measured(m),
         }
     }
@@ -36,8 +36,8 @@ impl Sort {
     /// The number that orders a row, as it was measured.
     pub fn measured(self, m: &Measures) -> Option<u64> {
         match self {
-            Self::SelfCpu => m.self_cpu_ns,
-            Self::TotalCpu => m.total_cpu_ns,
+            Self::SelfCpu => m.measured_self_cpu_ns(),
+            Self::TotalCpu => m.measured_total_cpu_ns(),
             Self::SelfWall => m.self_wall_ns,
             Self::TotalWall => m.total_wall_ns,
             Self::Calls => m.calls,

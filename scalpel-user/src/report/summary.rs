@@ -9,8 +9,11 @@ use crate::report::{Known, Report, Unknown};
 /// What the recording itself cost, as far as the session measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Probed calls times the calibrated cost of one, as a share of the CPU time of the target: lowest and highest.
+    /// Probed calls times the calibrated cost of one, and the run time of the other programs, as a share of the CPU time of
+    /// the target: lowest and highest.
     pub target_share: Option<(f64, f64)>,
+    /// Run time in ns of the programs that sample and watch threads, measured a tenth of the time; `None` = not measured.
+    pub programs_ns: Option<u64>,
     /// CPU time of the collector in ns.
     pub collector_cpu_ns: Option<u64>,
 }
@@ -22,6 +25,8 @@ pub struct Overhead {
     pub target_share_low: Option<f64>,
     /// Highest.
     pub target_share_high: Option<f64>,
+    /// Run time in ns of the programs that sample and watch threads: part of the shares.
+    pub programs_ns: Option<u64>,
     /// CPU time of the collector in ns.
     pub collector_cpu_ns: Option<u64>,
 }
@@ -31,6 +36,7 @@ impl From<Cost> for Overhead {
         Self {
             target_share_low: cost.target_share.map(|(low, _)| low),
             target_share_high: cost.target_share.map(|(_, high)| high),
+            programs_ns: cost.programs_ns,
             collector_cpu_ns: cost.collector_cpu_ns,
         }
     }

@@ -84,6 +84,22 @@ fn calls_have_error_bars_with_reasons() {
 }
 
 #[test]
+fn a_function_whose_probe_went_stands_where_samples_put_it() {
+    let mut hash = row(&report(), "hash").measures.clone();
+    hash.self_cpu_ns = Some(20);
+    hash.sampled_self_ns = Some(500);
+    assert_eq!(hash.calls_at_most, None);
+    assert_eq!(Sort::SelfCpu.value(&hash), Some(500));
+    assert_eq!(Sort::SelfCpu.measured(&hash), None);
+    hash.sampled_self_ns = Some(19);
+    assert_eq!(Sort::SelfCpu.measured(&hash), Some(20));
+    // Where the probe stayed, what was measured is all there was.
+    hash.sampled_self_ns = Some(500);
+    hash.calls_at_most = hash.calls;
+    assert_eq!(Sort::SelfCpu.value(&hash), Some(20));
+}
+
+#[test]
 fn the_probes_cost_is_an_interval() {
     let walk = row(&report(), "walk").measures.overhead_ns.unwrap();
     assert_eq!((walk.low, walk.high), (2_400 * 90 / 2, 2_400 * 900 / 2));

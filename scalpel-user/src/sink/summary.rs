@@ -181,6 +181,12 @@ fn cost(summary: &Summary) -> Labelled {
         )),
         None => pieces.push("- of the target's CPU time".into()),
     }
+    pieces.extend(summary.cost.programs_ns.map(|ns| {
+        format!(
+            "{} of it sampling and watching threads",
+            units::duration(ns)
+        )
+    }));
     pieces.extend(
         summary
             .cost

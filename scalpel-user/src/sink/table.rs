@@ -81,7 +81,14 @@ const COLUMNS: [Number; 13] = [
     Number {
         heading: "SELF CPU",
         sort: Some(Sort::SelfCpu),
-        show: |m| m.self_cpu_ns.map(|ns| cpu(m, ns)),
+        show: |m| {
+            shown_cpu(
+                m,
+                m.measured_self_cpu_ns(),
+                m.self_cpu_ns,
+                m.sampled_self_ns,
+            )
+        },
     },
     Number {
         heading: "SELF WALL",
@@ -128,7 +135,14 @@ const COLUMNS: [Number; 13] = [
 const TOTAL_CPU: Number = Number {
     heading: "TOTAL CPU",
     sort: Some(Sort::TotalCpu),
-    show: |m| m.total_cpu_ns.map(|ns| cpu(m, ns)),
+    show: |m| {
+        shown_cpu(
+            m,
+            m.measured_total_cpu_ns(),
+            m.total_cpu_ns,
+            m.sampled_total_ns,
+        )
+    },
 };
 
 const TOTAL_WALL: Number = Number {
@@ -229,11 +243,17 @@ fn some(number: u64, format: fn(u64) -> String) -> String {
     }
 }
 
-fn cpu(m: &Measures, ns: u64) -> String {
-    if m.cpu_estimated {
-        estimated(ns)
-    } else {
-        units::duration(ns)
+/// A CPU time as measured, or as samples tell where they tell of more than was measured until its probe went.
+fn shown_cpu(
+    m: &Measures,
+    measured: Option<u64>,
+    until_it_went: Option<u64>,
+    sampled: Option<u64>,
+) -> Option<String> {
+    match measured {
+        Some(ns) if m.cpu_estimated => Some(estimated(ns)),
+        Some(ns) => Some(units::duration(ns)),
+        None => until_it_went.and(sampled).map(estimated),
     }
 }
 

@@ -262,6 +262,7 @@ fn end(width: usize) -> String {
     let report = Report::of(&genome, 0.001);
     let cost = Cost {
         target_share: Some((0.004, 0.021)),
+        programs_ns: Some(1_200_000),
         collector_cpu_ns: Some(310_000_000),
     };
     text(|out| {

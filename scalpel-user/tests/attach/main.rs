@@ -1,5 +1,6 @@
 //! The attach mechanisms on programs with known truth, without the rest of the collector. Needs root.
 
+mod counts;
 mod drops;
 mod harm;
 mod links;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     harm::add(&mut suite);
     links::add(&mut suite);
     drops::add(&mut suite);
+    counts::add(&mut suite);
     others::add(&mut suite);
     suite.run()
 }

@@ -12,7 +12,7 @@ use scalpel_common::kernel::settings_flags;
 use scalpel_tests::target::Target;
 use scalpel_user::event::{FuncId, Kind, MonoTime, Pid};
 use scalpel_user::function::ExitStrategy;
-use scalpel_user::input::Input;
+use scalpel_user::input::{Input, Loss};
 use scalpel_user::kernel::attach::{
     AttachOptions, AttachReport, Attachments, ProbedFile, SiteRequest,
 };
@@ -21,12 +21,17 @@ use scalpel_user::kernel::{Kernel, KernelError, LoadOptions, Mechanism};
 
 /// Loads the object for `mechanism`; every process is watched, for ever.
 pub(crate) fn kernel(mechanism: Mechanism) -> anyhow::Result<Kernel> {
+    Ok(Kernel::load(&options(mechanism))?)
+}
+
+/// How it is loaded.
+pub(crate) fn options(mechanism: Mechanism) -> LoadOptions<'static> {
     let mut options = LoadOptions::new(mechanism);
     options.call_ring_bytes = 32 << 20;
     options.functions = 5_000;
     options.flags = settings_flags::ALL_PROCESSES;
     options.lease_until = MonoTime(u64::MAX);
-    Ok(Kernel::load(&options)?)
+    options
 }
 
 /// A function of a file.
@@ -126,6 +131,17 @@ impl Probes {
         exit: ExitStrategy,
         options: AttachOptions,
     ) -> anyhow::Result<Self> {
+        Self::on(kernel(mechanism)?, path, names, exit, options)
+    }
+
+    /// The same with an object that is loaded already.
+    pub(crate) fn on(
+        mut kernel: Kernel,
+        path: &Path,
+        names: &[&str],
+        exit: ExitStrategy,
+        options: AttachOptions,
+    ) -> anyhow::Result<Self> {
         let all = functions(path)?;
         let file = Arc::new(ProbedFile::open(path)?);
         let mut requests = Vec::new();
@@ -135,7 +151,6 @@ impl Probes {
                 function.with_context(|| format!("{} has no function {name}", path.display()))?;
             requests.push(request(id, &file, function, exit)?);
         }
-        let mut kernel = kernel(mechanism)?;
         let events = Events::start(&mut kernel)?;
         let attachments = Attachments::new(&kernel, options);
         let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -187,9 +202,13 @@ pub(crate) struct Events {
     counter: JoinHandle<Counts>,
 }
 
-/// Number of events by function and kind.
+/// Number of events by function and kind, and what was lost.
 #[derive(Debug, Default)]
-pub(crate) struct Counts(BTreeMap<(u32, u8), u64>);
+pub(crate) struct Counts {
+    events: BTreeMap<(u32, u8), u64>,
+    /// The loss counters as they were told last.
+    pub(crate) losses: Vec<Loss>,
+}
 
 impl Events {
     fn start(kernel: &mut Kernel) -> anyhow::Result<Self> {
@@ -220,16 +239,20 @@ impl Events {
 
 impl Counts {
     fn add(&mut self, input: &Input) {
-        if let Input::Events(events) = input {
-            for event in events {
-                *self.0.entry((event.func, event.kind)).or_default() += 1;
+        match input {
+            Input::Events(events) => {
+                for event in events {
+                    *self.events.entry((event.func, event.kind)).or_default() += 1;
+                }
             }
+            Input::Losses(losses) => self.losses.clone_from(losses),
+            _ => {}
         }
     }
 
     /// Events of one kind of a function.
     pub(crate) fn of(&self, func: u32, kind: Kind) -> u64 {
-        self.0.get(&(func, kind as u8)).copied().unwrap_or(0)
+        self.events.get(&(func, kind as u8)).copied().unwrap_or(0)
     }
 }
 

@@ -67,7 +67,6 @@ const RET: &str = "scalpel `--exits ret`, a function that an exception may pass"
 const CASES: &[Case] = &[
     case("no tracer", "push_site", Tracer::Nothing),
     case(PUSH_EMPTY, "push_site", EMPTY),
-    case(ENTRY_EMPTY, "push_site", EMPTY_ENTRY),
     case(PUSH_FLOOR, "push_site", RECORDS),
     case(
         "A/A: two bare records once more, `push`",
@@ -78,18 +77,6 @@ const CASES: &[Case] = &[
     case(PUSH, "push_site", OURS).against(PUSH_FLOOR, "<= 1.1"),
     case("scalpel `--complete`, `push`", "push_site", COMPLETE).against(PUSH_EMPTY, "<= 1.3"),
     case("scalpel `--exits none`, `push`", "push_site", ENTRIES).against(PUSH, ""),
-    case(
-        "scalpel `--mode count`, entry and histograms, `push`",
-        "push_site",
-        COUNTED,
-    )
-    .against(PUSH_EMPTY, "<= 1.25"),
-    case(
-        "scalpel `--mode count --exits none`, `push`",
-        "push_site",
-        COUNTED_ENTRIES,
-    )
-    .against(ENTRY_EMPTY, "<= 1.1"),
     case("bpftrace count, `push`", "push_site", COUNT).against(PUSH, ""),
     case("bpftrace latency script, `push`", "push_site", LATENCY).against(PUSH, "> 1"),
     case("gdb breakpoint, `push`", "push_site", Tracer::Gdb).against(PUSH, "> 1"),
@@ -108,20 +95,50 @@ const CASES: &[Case] = &[
     case(RET, "throwing_site", RETS).against(PUSH, ""),
 ];
 
-/// Runs all cases in turn, `rounds` times.
+const COUNT_ENTRIES: &str = "scalpel `--mode count --exits none`";
+const COUNT_TIMES: &str = "scalpel `--mode count`, with histograms";
+
+const COUNTED_CASES: &[Case] = &[
+    case("no tracer", "push_site", Tracer::Nothing),
+    case(ENTRY_EMPTY, "push_site", EMPTY_ENTRY),
+    case(COUNT_ENTRIES, "push_site", COUNTED_ENTRIES).against(ENTRY_EMPTY, "<= 1.1"),
+    case("bpftrace count", "push_site", COUNT).against(COUNT_ENTRIES, "> 1"),
+    case(PUSH_EMPTY, "push_site", EMPTY),
+    case("A/A: empty program once more, `push`", "push_site", EMPTY)
+        .against(PUSH_EMPTY, "1: the noise"),
+    case(COUNT_TIMES, "push_site", COUNTED).against(PUSH_EMPTY, "<= 1.25"),
+    case("bpftrace histogram of latencies", "push_site", LATENCY).against(COUNT_TIMES, "> 1"),
+];
+
+/// What a streamed call costs.
 pub(super) fn run(rounds: usize) -> Result<Section> {
+    section("One traced call", ABOUT, CASES, rounds)
+}
+
+/// What a counted call costs.
+pub(super) fn counted(rounds: usize) -> Result<Section> {
+    section("One counted call", ABOUT_COUNTED, COUNTED_CASES, rounds)
+}
+
+/// Runs all cases in turn, `rounds` times.
+fn section(
+    title: &'static str,
+    about: &str,
+    cases: &'static [Case],
+    rounds: usize,
+) -> Result<Section> {
     let folder = TempDir::with_prefix("scalpel-bench-")?;
     let mut plain = Target::start("target.c")?;
     let mut throwing = Target::start("throws.cpp")?;
-    let mut rows: Vec<Row> = CASES
+    let mut rows: Vec<Row> = cases
         .iter()
         .filter(|case| case.tracer.is_here())
         .map(row)
         .collect();
     for round in 1..=rounds {
-        cmd::say(format_args!("calls: round {round} of {rounds}"));
+        cmd::say(format_args!("{title}: round {round} of {rounds}"));
         for row in &mut rows {
-            let case = CASES
+            let case = cases
                 .iter()
                 .find(|case| case.name == row.name)
                 .context("a row without a case")?;
@@ -134,11 +151,11 @@ pub(super) fn run(rounds: usize) -> Result<Section> {
             row.series.0.push(ns);
         }
     }
-    let missing = CASES.iter().filter(|case| !case.tracer.is_here());
+    let missing = cases.iter().filter(|case| !case.tracer.is_here());
     Ok(Section {
         measured: String::new(),
-        title: "One traced call",
-        about: ABOUT.into(),
+        title,
+        about: about.into(),
         unit: "ns",
         base: "",
         rows,
@@ -152,6 +169,9 @@ const ABOUT: &str = "One thread calls one function in a hot loop; ns per call, t
 every tracer is attached in turn, and leaves. The floors are programs attached as ours are: one that does nothing, and \
 one that only reserves, stamps and submits two 64-byte records. Caches are warm: in a real program every figure is \
 higher, for all of them.";
+
+const ABOUT_COUNTED: &str = "The same loop, with calls added up in the kernel: entries alone by call edge, and with the \
+end of each call and histograms of wall and CPU time. Each floor is a program attached in the same way that does nothing.";
 
 fn row(case: &Case) -> Row {
     Row {
@@ -185,16 +205,18 @@ mod tests {
 
     #[test]
     fn every_base_is_a_case_before_it() {
-        for (place, case) in CASES
-            .iter()
-            .enumerate()
-            .filter(|(_, case)| !case.base.is_empty())
-        {
-            assert!(
-                CASES[..place].iter().any(|before| before.name == case.base),
-                "{}",
-                case.name
-            );
+        for cases in [CASES, COUNTED_CASES] {
+            for (place, case) in cases
+                .iter()
+                .enumerate()
+                .filter(|(_, case)| !case.base.is_empty())
+            {
+                assert!(
+                    cases[..place].iter().any(|before| before.name == case.base),
+                    "{}",
+                    case.name
+                );
+            }
         }
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Options {
 enum Part {
     /// One traced call, by first instruction and tracer.
     Calls,
+    /// One counted call, with and without its times.
+    Count,
     /// Functions with a cheap site and a safe exit, by binary.
     Sites,
     /// Rising call rates, with loss.
@@ -153,6 +155,7 @@ fn measure(part: Part, options: &Options) -> Result<Vec<Section>> {
     let rounds = |many: usize| asked.unwrap_or(many).max(1);
     let one = match part {
         Part::Calls => calls::run(rounds(5)),
+        Part::Count => calls::counted(rounds(7)),
         Part::Sites => sites::run(),
         Part::Rates => rates::run(),
         Part::Attach => attach::run(rounds(3)),

@@ -174,6 +174,7 @@ impl Attachments {
             at: now,
             cpu_ns,
             hits,
+            beside_ns: self.beside_ns,
         }
     }
 }

@@ -44,6 +44,7 @@ pub struct Attachments {
     options: AttachOptions,
     breaker: Option<Breaker>,
     targets: Vec<Pid>,
+    beside_ns: u64,
     files: Vec<Arc<ProbedFile>>,
     groups: Vec<LiveGroup>,
     attached: HashSet<(FuncId, Option<Pid>)>,
@@ -72,6 +73,7 @@ impl Attachments {
             breaker: options.max_overhead_percent.map(Breaker::new),
             options,
             targets: Vec::new(),
+            beside_ns: 0,
             files: Vec::new(),
             groups: Vec::new(),
             attached: HashSet::new(),
@@ -83,6 +85,11 @@ impl Attachments {
     /// The processes whose CPU time the breaker compares the probes with.
     pub fn set_targets(&mut self, targets: &[Pid]) {
         self.targets = targets.to_vec();
+    }
+
+    /// CPU time so far, in ns, of what is not the probes and has to fit into the same budget.
+    pub fn set_beside(&mut self, ns: u64) {
+        self.beside_ns = ns;
     }
 
     /// Attaches `requests`, cold groups first. Functions that are attached already are left alone. May be called

@@ -1,0 +1,51 @@
+//! `record` without a word about how: calls counted within the budget, and stacks sampled.
+
+use anyhow::{Context as _, ensure};
+use scalpel_tests::catalog::FLOOD;
+use scalpel_tests::scalpel::Record;
+use scalpel_tests::suite::{Outcome, Suite};
+use scalpel_tests::target::Target;
+use scalpel_tests::tests;
+
+pub(crate) fn add(suite: &mut Suite) {
+    tests!(suite, "auto":
+        what_is_over_budget_is_named_and_never_said_not_to_have_run,
+    );
+}
+
+fn what_is_over_budget_is_named_and_never_said_not_to_have_run() -> Outcome {
+    let copy = FLOOD.copy()?;
+    let mut target = Target::start(copy.path(), &["endless"])?;
+    target.running().say("go\n")?;
+    let summary = copy.directory().join("summary.json");
+    let recorded = Record::into(copy.directory())
+        .args(["--mode", "auto", "-d", "2", "--summary"])
+        .args([summary.as_os_str()])
+        .attach(target.pid())?
+        .ended()?
+        .expect_code(0)?;
+    drop(target);
+    let report = recorded.report()?;
+    ensure!(report.run.mode.starts_with("count"), "{}", report.run.mode);
+    let hot = report.function("hot")?;
+    ensure!(
+        hot.state == "ran" && hot.calls > Some(0),
+        "a function that was switched off: {hot:?}"
+    );
+    let doubts = hot.doubts.to_string();
+    ensure!(
+        doubts.contains("lower bound from") && doubts.contains("over budget"),
+        "{doubts}"
+    );
+    // What was watched to the end and did not run is said so, of the same recording.
+    let never = |state: &str| report.functions.iter().any(|f| f.state == state);
+    ensure!(never("never-ran"), "{:#?}", report.functions);
+    let summary: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&summary)?)?;
+    let off = summary["functions"]["switched_off"].as_u64();
+    ensure!(off >= Some(1), "{summary:#}");
+    let overhead = &summary["overhead"];
+    let programs = overhead["programs_ns"].as_u64().context("programs_ns")?;
+    let high = overhead["target_share_high"].as_f64().context("share")?;
+    ensure!(programs > 0 && high > 0.0, "{overhead:#}");
+    Ok(())
+}
