@@ -8,6 +8,7 @@ mod dump;
 mod export;
 mod genome;
 mod glue;
+mod graph;
 mod list;
 mod overlay;
 mod record;
@@ -29,6 +30,7 @@ pub use dump::DumpArgs;
 pub use export::{ExportArgs, FormatArg, WeightArg};
 pub use genome::{GenomeArgs, GenomeCommand};
 pub use glue::{CompletionsArgs, ManArgs, completion_script, write_manual};
+pub use graph::GraphArgs;
 pub use list::{ListArgs, ListKind};
 pub use overlay::{
     CheckArgs, CoverArgs, CoverFormatArg, DiffArgs, MatchArgs, MergeArgs, OverlayArgs, QueryArgs,
@@ -159,6 +161,8 @@ pub enum Command {
     Stat(Box<StatArgs>),
     /// Show a recording: which functions ran, called by whom, at what cost.
     Report(ReportArgs),
+    /// Show one function between those that call it and those that it calls.
+    Graph(Box<GraphArgs>),
     /// Write a recording for another program: pprof, flame graphs, traces, coverage, JSON.
     Export(ExportArgs),
     /// Show a recorded stream call by call, as an indented timeline.
@@ -219,6 +223,7 @@ mod tests {
             "record",
             "stat",
             "report",
+            "graph",
             "export",
             "replay",
             "scope",

@@ -5,6 +5,7 @@ mod dump;
 mod export;
 mod genome;
 mod glue;
+mod graph;
 mod list;
 mod moments;
 mod record;
@@ -32,6 +33,7 @@ pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
         Plan::Overlay(plan) => genome::run(&plan, output),
         Plan::Build(plan) => genome::build::run(&plan, output),
         Plan::Guardian => crate::scope::be_the_guardian(),
+        Plan::Graph(plan) => graph::run(&plan, output),
         Plan::Report(plan) => report::run(&plan, output),
         Plan::Export(plan) => export::run(&plan, output),
         Plan::Replay(plan) => replay::run(&plan, output),

@@ -4,6 +4,8 @@
 //! out without looking at the command line again.
 
 mod export;
+mod fleeting;
+mod graph;
 mod overlay;
 mod record;
 mod scope;
@@ -20,6 +22,7 @@ use crate::cli::{
 use crate::event::{Pid, Tid};
 
 pub use export::{CallsPart, ExportPlan};
+pub use graph::{GraphPlan, GraphSource};
 pub use overlay::{CoverPlan, LayPlan, Minima, OverlayPlan};
 pub use record::{
     Attach, Choice, CommandLine, Destination, Exits, Measurement, Mode, Outputs, ProbeMode,
@@ -37,6 +40,8 @@ pub enum Plan {
     Stat(Box<StatPlan>),
     /// Show a recording.
     Report(ReportPlan),
+    /// Show one function between its callers and callees.
+    Graph(Box<GraphPlan>),
     /// Write a recording for another program.
     Export(Box<ExportPlan>),
     /// Show or rebuild a recorded stream.
@@ -239,6 +244,7 @@ pub fn plan(cli: Cli) -> Result<(Plan, Voice), PlanError> {
         Command::Record(args) => Plan::Record(Box::new(record::plan(*args)?)),
         Command::Stat(args) => Plan::Stat(Box::new(stat(*args)?)),
         Command::Report(args) => Plan::Report(report(args)?),
+        Command::Graph(args) => Plan::Graph(Box::new(graph::plan(*args)?)),
         Command::Export(args) => Plan::Export(Box::new(export::plan(args)?)),
         Command::Replay(args) => Plan::Replay(replay(args)?),
         Command::Scope(args) => Plan::Scope(scope::plan(*args)?),
@@ -292,7 +298,7 @@ fn stat(args: StatArgs) -> Result<StatPlan, PlanError> {
         limit: some_unless_zero(args.limit),
         json: args.json,
         output: args.output.clone(),
-        record: record::counting(args)?,
+        record: fleeting::counting(args)?,
     })
 }
 

@@ -9,15 +9,15 @@ use super::words::{Overhead, Pattern};
 use super::{PlanError, globs};
 use crate::cli::{
     AttachArg, ExitsArg, FunctionArgs, ModeArg, NodeCoverageArg, ProbeModeArg, ProbingArgs,
-    RecordArgs, StatArgs, TargetArgs,
+    RecordArgs, TargetArgs,
 };
 use crate::event::Pid;
 
 /// Budget for the target's slow-down when no function was named, in percent of its CPU time.
-const DEFAULT_OVERHEAD_PERCENT: f64 = 5.0;
+pub(super) const DEFAULT_OVERHEAD_PERCENT: f64 = 5.0;
 
 /// Smallest memory for probes: less has no room for names and a few lanes.
-const SMALLEST_PROBE_MEMORY: u64 = 4 << 20;
+pub(super) const SMALLEST_PROBE_MEMORY: u64 = 4 << 20;
 
 /// Smallest ring memory that is worth a recording: a page of events for each ring.
 const SMALLEST_RINGS: u64 = 64 << 10;
@@ -269,44 +269,7 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
     check(plan)
 }
 
-/// A recording that counts calls, asks no runtime and keeps nothing.
-pub(super) fn counting(args: StatArgs) -> Result<RecordPlan, PlanError> {
-    let choice = choice(args.functions)?;
-    check(RecordPlan {
-        subprocesses: args.target.subprocesses,
-        target: target(args.target)?,
-        measurement: Measurement {
-            mode: Mode::Count,
-            sample_hz: 0,
-            kernel_stacks: false,
-            exits: args.probing.exits.into(),
-            complete: false,
-            attach: args.probing.attach.into(),
-            max_overhead: overhead(&args.probing, &choice),
-            ring_bytes: None,
-        },
-        choice,
-        runtimes: Runtimes {
-            alone: false,
-            mode: ProbeMode::Off,
-            memory: SMALLEST_PROBE_MEMORY,
-            max_overhead: Overhead::Off,
-            settings: Vec::new(),
-        },
-        duration: args.duration.map(|time| time.0),
-        sources: Vec::new(),
-        executables: Vec::new(),
-        outputs: Outputs {
-            genome: Destination::Nowhere,
-            stream: None,
-            summary: None,
-            max_loss: args.max_loss / 100.0,
-        },
-        dry_run: false,
-    })
-}
-
-fn choice(args: FunctionArgs) -> Result<Choice, PlanError> {
+pub(super) fn choice(args: FunctionArgs) -> Result<Choice, PlanError> {
     Ok(Choice {
         include: patterns("--func", args.func)?,
         exclude: patterns("--exclude", args.exclude)?,
@@ -316,7 +279,7 @@ fn choice(args: FunctionArgs) -> Result<Choice, PlanError> {
 }
 
 /// Naming functions asks for their exact counts; without names the promise is not to disturb.
-fn overhead(args: &ProbingArgs, choice: &Choice) -> Overhead {
+pub(super) fn overhead(args: &ProbingArgs, choice: &Choice) -> Overhead {
     args.max_overhead.unwrap_or(if choice.include.is_empty() {
         Overhead::Percent(DEFAULT_OVERHEAD_PERCENT)
     } else {
@@ -353,7 +316,7 @@ fn settings(
     settings
 }
 
-fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
+pub(super) fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
     let conflict = |text: &str| Err(PlanError::Conflict(text.into()));
     let outputs = &plan.outputs;
     if plan.measurement.complete && plan.measurement.exits == Exits::None {
@@ -403,7 +366,7 @@ fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
     Ok(plan)
 }
 
-fn target(args: TargetArgs) -> Result<Target, PlanError> {
+pub(super) fn target(args: TargetArgs) -> Result<Target, PlanError> {
     let mut command = args.command.into_iter();
     if let Some(program) = command.next() {
         return Ok(Target::Command(CommandLine {

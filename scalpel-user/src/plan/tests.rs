@@ -161,3 +161,25 @@ fn report_defaults_to_the_file_that_record_writes() {
     };
     assert_eq!((plan.format, plan.limit), (Format::Json, None));
 }
+
+#[test]
+fn a_graph_is_of_a_file_or_of_a_process_and_keeps_nothing() {
+    let graph = |line: &str| match planned(&format!("graph {line}")) {
+        Ok(Plan::Graph(plan)) => *plan,
+        other => panic!("{line}: {other:?}"),
+    };
+    let of_file = graph("hash run.genome --depth 2 --min-time 1ms");
+    assert_eq!(of_file.source, GraphSource::File("run.genome".into()));
+    assert_eq!((of_file.depth, of_file.min_ns), (Some(2), 1_000_000));
+    assert_eq!(
+        graph("hash").source,
+        GraphSource::File("scalpel.genome".into())
+    );
+    let GraphSource::Live(live) = graph("hash -p 7 -d 1").source else {
+        panic!()
+    };
+    assert_eq!(live.outputs.genome, Destination::Nowhere);
+    assert_eq!(live.measurement.sample_hz, 99);
+    refused("graph /(/", "FUNC `/(/`");
+    refused("graph a --caller /(/", "--caller `/(/`");
+}

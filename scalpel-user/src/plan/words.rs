@@ -36,7 +36,7 @@ impl FromStr for ByteSize {
     }
 }
 
-/// A length of time, typed in seconds or with ms, s, m, h.
+/// A length of time, typed in seconds or with us, ms, s, m, h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub struct Seconds(pub Duration);
 
@@ -46,11 +46,12 @@ impl FromStr for Seconds {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let factor = match text.get(number.len()..).unwrap_or_default() {
+            "us" => 0.000_001,
             "ms" => 0.001,
             "" | "s" => 1.0,
             "m" => 60.0,
             "h" => 3600.0,
-            unit => return Err(format!("unknown unit `{unit}`; known are ms, s, m, h")),
+            unit => return Err(format!("unknown unit `{unit}`; known are us, ms, s, m, h")),
         };
         let number: f64 = number
             .parse()

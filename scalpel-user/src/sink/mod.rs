@@ -11,6 +11,7 @@ pub mod head;
 pub mod html;
 pub mod json;
 pub mod never;
+mod numbers;
 pub mod style;
 pub mod summary;
 pub mod table;

@@ -153,6 +153,9 @@ fn check_tree(way: Way, sort: Sort, limit: usize, func: Option<&dyn Fn(FuncId) -
                 sort,
                 limit,
                 func,
+                caller: None,
+                depth: usize::MAX,
+                least: 0,
             },
             page(80),
             out,
@@ -202,6 +205,52 @@ fn callers_hang_below_what_they_called() {
         0,
         Some(&|func| matches!(func.get(), 2 | 8))
     ));
+}
+
+/// A graph of `hash` and what is around it.
+fn check_graph(func: u32, caller: Option<u32>, depth: usize, least: u64) -> (bool, String) {
+    let wanted = |id: FuncId| id.get() == func;
+    let above = |id: FuncId| Some(id.get()) == caller;
+    let graph = tree::Graph {
+        func: &wanted,
+        caller: caller.is_some().then_some(&above),
+        depth,
+        least,
+        sort: Sort::TotalCpu,
+        limit: 0,
+    };
+    let mut found = false;
+    let text = text(|out| {
+        found = tree::write_graph(&example(), &graph, page(80), out)?;
+        Ok(())
+    });
+    (found, text)
+}
+
+#[test]
+fn a_graph_shows_callers_and_callees_of_one_function() {
+    let (found, text) = check_graph(2, None, usize::MAX, 0);
+    assert!(found);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_graph_is_cut_by_levels_time_and_caller() {
+    let rows = |text: &str| text.lines().filter(|line| line.contains('[')).count();
+    let (_, whole) = check_graph(2, None, usize::MAX, 0);
+    let (_, one) = check_graph(2, None, 1, 0);
+    assert!(rows(&one) < rows(&whole), "{one} {whole}");
+    assert!(!one.contains("   └─ "), "{one}");
+    let (_, heavy) = check_graph(2, None, usize::MAX, u64::MAX);
+    assert_eq!(rows(&heavy), 2, "only the function itself: {heavy}");
+    assert!(heavy.contains("more"), "{heavy}");
+    assert_eq!(check_graph(2, Some(9999), 9, 0), (false, String::new()));
+    assert_eq!(check_graph(9999, None, 9, 0), (false, String::new()));
+    assert_eq!(
+        check_graph(2, Some(1), usize::MAX, 0).1,
+        whole,
+        "serve leads to all"
+    );
 }
 
 #[test]

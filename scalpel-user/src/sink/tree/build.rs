@@ -20,6 +20,8 @@ pub(super) struct Node {
     /// Something in it was measured: a weight of 0 is a 0.
     pub(super) measured: bool,
     pub(super) parent: usize,
+    /// How far from the root of all.
+    pub(super) level: usize,
     pub(super) children: Vec<usize>,
 }
 
@@ -84,6 +86,10 @@ impl Weight {
         }
     }
 
+    pub(super) fn is_time(self) -> bool {
+        matches!(self.unit, Unit::Cpu | Unit::Wall | Unit::Sampled)
+    }
+
     pub(super) fn is_calls(self) -> bool {
         self.unit == Unit::Calls
     }
@@ -136,6 +142,12 @@ impl Weight {
     }
 }
 
+/// Whether one of the callers that are asked for is on the path.
+fn comes_from(path: &[Option<FuncId>], view: &View<'_>) -> bool {
+    view.caller
+        .is_none_or(|wanted| path.iter().flatten().any(|&func| wanted(func)))
+}
+
 /// The merged tree and what all of it weighs.
 #[derive(Debug)]
 pub(super) struct Forest {
@@ -186,8 +198,15 @@ impl Forest {
         view: &View<'_>,
     ) {
         let mut places: Vec<Option<usize>> = vec![None; tree.contexts.len()];
+        let mut path: Vec<Option<FuncId>> = Vec::new();
         children.walk(|step| {
-            let Step::Enter(id) = step else { return };
+            let Step::Enter(id) = step else {
+                path.pop();
+                return;
+            };
+            let func = tree.contexts.get(id.0 as usize).and_then(|c| c.func);
+            let comes_from = comes_from(&path, view);
+            path.push(func);
             let Some(context) = tree.contexts.get(id.0 as usize) else {
                 return;
             };
@@ -196,8 +215,11 @@ impl Forest {
                 .func
                 .map_or(context.parent == ContextId::ROOT, |wanted| {
                     context.func.is_some_and(wanted)
-                });
-            if let Some(parent) = above.or(is_root.then_some(0)) {
+                })
+                && comes_from;
+            if let Some(parent) = above.or(is_root.then_some(0))
+                && self.level(parent) <= view.depth
+            {
                 let node = self.child(parent, context.func);
                 self.add(node, id, own, weights);
                 if let Some(place) = places.get_mut(id.0 as usize) {
@@ -224,13 +246,15 @@ impl Forest {
                     .get(id.0 as usize)
                     .and_then(|context| context.func);
                 let outermost = !self.weight.inclusive || !path.contains(&func);
-                let wanted = view.func.is_none_or(|wanted| func.is_some_and(wanted));
+                let wanted = view.func.is_none_or(|wanted| func.is_some_and(wanted))
+                    && comes_from(&path, view);
                 path.push(func);
                 if wanted
                     && outermost
                     && weights.get(id.0 as usize).is_some_and(|&weight| weight > 0)
                 {
-                    path.iter().rev().fold(0, |node, &func| {
+                    let levels = view.depth.saturating_add(1);
+                    path.iter().rev().take(levels).fold(0, |node, &func| {
                         let node = self.child(node, func);
                         self.add(node, id, own, weights);
                         node
@@ -240,6 +264,10 @@ impl Forest {
         });
     }
 
+    fn level(&self, node: usize) -> usize {
+        self.nodes.get(node).map_or(0, |node| node.level)
+    }
+
     fn child(&mut self, parent: usize, func: Option<FuncId>) -> usize {
         let new = self.nodes.len();
         let at = *self.places.entry((parent, func)).or_insert(new);
@@ -247,6 +275,7 @@ impl Forest {
             self.nodes.push(Node {
                 func,
                 parent,
+                level: self.level(parent) + 1,
                 ..Node::default()
             });
             if let Some(parent) = self.nodes.get_mut(parent) {

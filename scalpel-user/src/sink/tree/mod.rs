@@ -34,12 +34,68 @@ pub struct View<'a> {
     pub limit: usize,
     /// Only below (or above) these functions.
     pub func: Option<&'a dyn Fn(FuncId) -> bool>,
+    /// Only where one of these is further out.
+    pub caller: Option<&'a dyn Fn(FuncId) -> bool>,
+    /// Levels below the first.
+    pub depth: usize,
+    /// What took less, in ns, is summed up.
+    pub least: u64,
+}
+
+/// One function between its callers and its callees.
+pub struct Graph<'a> {
+    /// The function.
+    pub func: &'a dyn Fn(FuncId) -> bool,
+    /// Only where one of these is further out.
+    pub caller: Option<&'a dyn Fn(FuncId) -> bool>,
+    /// Levels each way.
+    pub depth: usize,
+    /// What took less, in ns, is summed up.
+    pub least: u64,
+    /// What weighs.
+    pub sort: Sort,
+    /// Most nodes of each tree; 0 = all.
+    pub limit: usize,
+}
+
+/// Writes both trees. False = the function was not seen to run, and nothing is written.
+pub fn write_graph(
+    genome: &Genome,
+    graph: &Graph<'_>,
+    page: Page,
+    out: &mut dyn Write,
+) -> io::Result<bool> {
+    let view = |way| View {
+        way,
+        sort: graph.sort,
+        limit: graph.limit,
+        func: Some(graph.func),
+        caller: graph.caller,
+        depth: graph.depth,
+        least: graph.least,
+    };
+    let callees = view(Way::Callees);
+    if Forest::of(genome, &callees).nodes.len() == 1 {
+        return Ok(false);
+    }
+    for (title, view) in [("called by", view(Way::Callers)), ("calls", callees)] {
+        writeln!(out, "{}", page.style.paint(Tone::Strong, title))?;
+        write(genome, &view, page, out)?;
+    }
+    Ok(true)
 }
 
 /// Writes the tree.
 pub fn write(genome: &Genome, view: &View<'_>, page: Page, out: &mut dyn Write) -> io::Result<()> {
     let forest = Forest::of(genome, view);
-    let lines = lines(&forest.nodes, &heaviest(&forest.nodes, view.limit));
+    let mut shown = heaviest(&forest.nodes, view.limit);
+    if forest.weight.is_time() {
+        for (shown, node) in shown.iter_mut().zip(&forest.nodes) {
+            // The first level is what was asked for.
+            *shown &= node.level <= 1 || node.weight >= view.least;
+        }
+    }
+    let lines = lines(&forest.nodes, &shown);
     grid::write(&columns(genome, &forest, &lines, page), page, out)
 }
 
