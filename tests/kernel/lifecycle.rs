@@ -389,7 +389,7 @@ fn a_launched_command_keeps_its_exit_code_and_its_output() -> Outcome {
 
 fn a_full_disk_is_said_and_what_was_written_is_readable() -> Outcome {
     const SCRIPT: &str = "mount -t tmpfs -o size=400k none \"$1\" || exit 77; \
-        \"$2\" record --max-overhead off -F 0 -o \"$1/run.genome\" -- \"$3\"; echo \"record=$?\"; \
+        \"$2\" record --mode trace --max-overhead off -F 0 -o \"$1/run.genome\" -- \"$3\"; echo \"record=$?\"; \
         \"$2\" report \"$1/run.genome\" --json >\"$4\"; echo \"report=$?\"";
     let copy = FLOOD.copy()?;
     let disk = copy.directory().join("disk");
