@@ -12,7 +12,7 @@ use scalpel_tests::catalog::{CALLS, CROWD, HELD, LIBPLUGIN, PLUGINS, REBORN, REL
 use scalpel_tests::child::Running;
 use scalpel_tests::fixture::{Copy, Fixture};
 use scalpel_tests::report::Doubt;
-use scalpel_tests::scalpel::Record;
+use scalpel_tests::scalpel::{Record, Recording};
 use scalpel_tests::suite::{Outcome, Skip, Suite};
 use scalpel_tests::target::Target;
 use scalpel_tests::truth::Truth;
@@ -248,35 +248,18 @@ fn a_program_replaced_on_disk_is_counted_as_it_runs() -> Outcome {
 
 fn a_library_replaced_on_disk_is_counted_as_it_is_mapped() -> Outcome {
     let (copy, library) = with_plugin(&PLUGINS)?;
-    let mut target = Target::start(copy.path(), &["early"])?;
+    let target = Target::start(copy.path(), &["early"])?;
     fs::remove_file(&library)?;
     fs::copy(RELAY.build()?, &library)?;
     let recording = plugin(copy.directory()).attach(target.pid())?;
-    target.work()?;
-    let report = recording.stop()?.expect_code(0)?.report()?;
-    target.finish()?.expect_code(0)?;
-    let (work, leaf) = (report.calls("plugin_work")?, report.calls("plugin_leaf")?);
-    ensure!(
-        (work, leaf) == (20, 100),
-        "20 and 100 made, {work} and {leaf} seen"
-    );
-    Ok(())
+    plugin_is_counted(recording, target, (20, 100))
 }
 
 fn a_library_closed_and_opened_in_a_loop_is_counted_each_time() -> Outcome {
     let (copy, _) = with_plugin(&RELOADS)?;
-    let mut target = Target::start(copy.path(), &[])?;
+    let target = Target::start(copy.path(), &[])?;
     let recording = plugin(copy.directory()).attach(target.pid())?;
-    target.work()?;
-    let report = recording.stop()?.expect_code(0)?.report()?;
-    residue::text_is_clean(target.pid())?;
-    target.finish()?.expect_code(0)?;
-    let (work, leaf) = (report.calls("plugin_work")?, report.calls("plugin_leaf")?);
-    ensure!(
-        (work, leaf) == (200, 400),
-        "200 and 400 made, {work} and {leaf} seen"
-    );
-    Ok(())
+    plugin_is_counted(recording, target, (200, 400))
 }
 
 /// Its monotonic clock is not ours: no time of the result may be.
@@ -373,6 +356,16 @@ fn only_child(pid: u32) -> anyhow::Result<u32> {
 
 fn plugin(directory: &Path) -> Record {
     crate::exact(directory).args(["--lib", "libplugin.so", "-f", "plugin_*"])
+}
+
+/// Lets it work: what was `made` of `plugin_work` and `plugin_leaf` must be seen.
+fn plugin_is_counted(recording: Recording, mut target: Target, made: (u64, u64)) -> Outcome {
+    target.work()?;
+    let report = recording.stop()?.expect_code(0)?.report()?;
+    target.finish()?.expect_code(0)?;
+    let seen = (report.calls("plugin_work")?, report.calls("plugin_leaf")?);
+    ensure!(seen == made, "{made:?} made, {seen:?} seen");
+    Ok(())
 }
 
 fn with_plugin(program: &Fixture) -> anyhow::Result<(Copy, PathBuf)> {

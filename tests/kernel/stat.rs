@@ -36,24 +36,26 @@ fn counts_of_a_command_are_exact_and_its_streams_are_its_own() -> Outcome {
     let report = Report::parse(&text)?;
     report.agrees_with(&truth)?;
     let value: serde_json::Value = serde_json::from_str(&text)?;
-    let share = value["overhead"]["target_share_high"].as_f64();
+    let share = value
+        .pointer("/overhead/target_share_high")
+        .and_then(serde_json::Value::as_f64);
     ensure!(share.is_some_and(|share| share > 0.0), "{share:?}");
-    let leaf = value["functions"]
-        .as_array()
-        .and_then(|all| all.iter().find(|f| f["name"] == "leaf"))
+    let functions = value.get("functions").and_then(|all| all.as_array());
+    let named = |f: &&serde_json::Value| f.get("name").is_some_and(|name| name == "leaf");
+    let leaf = functions
+        .and_then(|all| all.iter().find(named))
         .context("leaf")?;
-    let (wall, calls) = (&leaf["per_call_wall"], leaf["calls"].as_u64());
-    ensure!(wall["calls"].as_u64() == calls, "{leaf:#}");
+    let number = |path: &str| leaf.pointer(path).and_then(serde_json::Value::as_u64);
+    let calls = number("/calls");
+    ensure!(number("/per_call_wall/calls") == calls, "{leaf:#}");
     let ns = |key: &str| {
-        wall[key]
-            .as_u64()
-            .with_context(|| format!("{key}: {leaf:#}"))
+        number(&format!("/per_call_wall/{key}")).with_context(|| format!("{key}: {leaf:#}"))
     };
     ensure!(
         ns("p50_ns")? <= ns("p90_ns")? && ns("p90_ns")? <= ns("p99_ns")?,
         "{leaf:#}"
     );
-    let total = leaf["total_wall_ns"].as_u64();
+    let total = number("/total_wall_ns");
     ensure!(
         Some(ns("avg_ns")?) == total.zip(calls).map(|(total, calls)| total / calls),
         "{leaf:#}"
