@@ -279,6 +279,21 @@ pub mod note_kind {
     pub const NOTE: u8 = 5;
     /// Functions that a filter left out: `value` is how many.
     pub const EXCLUDED: u8 = 6;
+    /// Functions that may run without being seen: those of the file that the text names, below the folder if it ends in a
+    /// slash, or any of the language if it is empty. `value` is an [`unseen`](super::unseen) number.
+    pub const UNSEEN: u8 = 7;
+}
+
+/// Why functions may run without being seen.
+pub mod unseen {
+    /// Their text was loaded before the probe, or for an earlier recording.
+    pub const BEFORE: u64 = 1;
+    /// A filter left them out, or there was no room for them.
+    pub const EXCLUDED: u64 = 2;
+    /// Their text runs as it is, because it could not be read or rewritten.
+    pub const UNREAD: u64 = 3;
+    /// Something of their language ran where nothing was watched.
+    pub const UNWATCHED: u64 = 4;
 }
 
 /// States of a [`Note`].

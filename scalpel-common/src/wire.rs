@@ -58,6 +58,8 @@ pub mod frame {
     pub const BYE: u8 = 10;
     /// Probe: u8 kind of [`note_kind`](crate::segment::note_kind), u64 value, text.
     pub const NOTE: u8 = 11;
+    /// Collector: u32 n, then n u32 process-local ids: of these functions nothing more is to be sent.
+    pub const OFF: u8 = 12;
 }
 
 /// What a probe wants to be answered with.

@@ -4,12 +4,13 @@
 
 use rustc_hash::FxHashMap;
 use scalpel_common::kernel::LossClass;
-use scalpel_common::segment::note_kind;
+use scalpel_common::segment::{note_kind, unseen};
 
 use crate::decode::Census;
 use crate::event::{FuncId, MonoTime, Pid, Source};
 use crate::function::{ExitStrategy, FunctionInfo, FunctionTable, UnknownReason};
 use crate::genome::assemble::Assembly;
+use crate::genome::unseen::Unseen;
 use crate::genome::{Counter, Genome};
 use crate::input::{Input, Loss, ProbeWord, RunInfo, Symbol};
 use crate::order::{Order, Released, Stream};
@@ -191,7 +192,12 @@ impl Session {
                 probe,
                 &format!("{} functions were left out: {text}", word.value),
             ),
+            note_kind::UNSEEN => self
+                .assembly
+                .blind_spot(probe, &Unseen::told(text, word.value).text()),
             note_kind::GAP => {
+                let meanwhile = Unseen::told("", unseen::UNWATCHED);
+                self.assembly.blind_spot(probe, &meanwhile.text());
                 let until = if word.value == 0 { "the end" } else { "later" };
                 self.assembly.note(format!(
                     "process {} ({probe}): nothing was recorded for a while, until {until}: {text}",

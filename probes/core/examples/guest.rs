@@ -69,6 +69,7 @@ fn act(what: &str, segment: &'static Segment, func: u32, number: u64) {
         "threads" => threads(func, number),
         "many-threads" => (0..number).for_each(|_| thread(func, 10)),
         "fork" => fork(func, number),
+        "vfork" => vfork(func, number),
         "endless" => loop {
             calls(func, 1);
         },
@@ -149,6 +150,29 @@ fn fork(func: u32, number: u64) {
     }
     // SAFETY: waits for the child.
     unsafe { libc::waitpid(i32::try_from(child).unwrap_or(-1), std::ptr::null_mut(), 0) };
+}
+
+/// What a child of `vfork` does: it runs in its parent's memory, on a stack of its own, while the parent waits for it.
+fn vfork(func: u32, number: u64) {
+    extern "C" fn child(argument: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: the parent's two numbers, and the parent waits.
+        let (func, number) = unsafe { *argument.cast::<(u32, u64)>() };
+        calls(func, number);
+        // SAFETY: ends the child without running the parent's last functions.
+        unsafe { libc::_exit(0) }
+    }
+    calls(func, number);
+    let mut stack = vec![0u128; 1 << 14];
+    let mut argument = (func, number);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the top of a stack that lives until the child has ended.
+    let pid = unsafe {
+        let top = stack.as_mut_ptr().add(stack.len()).cast();
+        libc::clone(child, top, flags, (&raw mut argument).cast())
+    };
+    // SAFETY: waits for the child.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    calls(func, number);
 }
 
 fn name(segment: &Segment, at: u64) {

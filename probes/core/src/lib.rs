@@ -26,5 +26,5 @@ pub use handshake::{Hello, Refusal, attached, connect};
 pub use hot::{enter, exit, release, resume, suspend, unwind};
 pub use name::{Name, hash};
 pub use scalpel_common::event::{Source, flags};
-pub use scalpel_common::segment::{modes, name_flags, note_kind};
+pub use scalpel_common::segment::{NOTE_TEXT, modes, name_flags, note_kind, unseen};
 pub use segment::{Counters, Segment};

@@ -375,3 +375,172 @@ impl Ring for Claimed {
         atomic!(AtomicU64, self.lane, head).store(head, Ordering::Release);
     }
 }
+
+/// A segment in memory of our own, so that an interpreter of unsafe code (Miri) can watch both of its sides.
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use scalpel_common::event::Kind;
+    use scalpel_common::segment::note_kind;
+
+    use super::*;
+    use crate::lane::Producer;
+
+    #[derive(Clone, Copy)]
+    #[repr(C, align(4096))]
+    struct Page([u8; 4096]);
+
+    const LANES_AT: u64 = 4096;
+    const FUNCTIONS_AT: u64 = 2 * 4096;
+    const NOTES_AT: u64 = 3 * 4096;
+    const NAMES_AT: u64 = 4 * 4096;
+    const MEMORY_AT: u64 = 5 * 4096;
+    const SLOTS: u32 = 64;
+    const LANES: u32 = 2;
+
+    /// As the collector lays it out.
+    fn pages() -> Vec<Page> {
+        let mut pages = vec![Page([0; 4096]); 5 + LANES as usize];
+        let base = pages.as_mut_ptr().cast::<u8>();
+        // SAFETY: all of it lies within the pages, and nobody else knows them yet.
+        unsafe {
+            let header = base.cast::<Header>();
+            (*header).lanes_at = LANES_AT;
+            (*header).lanes_max = LANES;
+            (*header).functions_at = FUNCTIONS_AT;
+            (*header).functions_max = 8;
+            (*header).names_at = NAMES_AT;
+            (*header).names_size = 256;
+            (*header).notes_at = NOTES_AT;
+            (*header).notes_max = 4;
+            (*header).lanes_open = LANES;
+            for index in 0..LANES {
+                let lane = base
+                    .add(LANES_AT as usize)
+                    .cast::<Lane>()
+                    .add(index as usize);
+                (*lane).memory_at = MEMORY_AT + 4096 * u64::from(index);
+                (*lane).slots = SLOTS;
+                (*lane).state = lane_state::FREE;
+            }
+        }
+        pages
+    }
+
+    /// What the collector does with a lane, by FORMAT.md.
+    fn drain(segment: &Segment, index: u32, into: &mut Vec<Event>) {
+        // SAFETY: within the pages.
+        let lane = unsafe { segment.lanes.as_ptr().add(index as usize) };
+        let head = atomic!(AtomicU64, lane, head).load(Ordering::Acquire);
+        let tail = atomic!(AtomicU64, lane, tail);
+        let memory_at = (MEMORY_AT + 4096 * u64::from(index)) as usize;
+        for number in tail.load(Ordering::Relaxed)..head {
+            let slot = (number % u64::from(SLOTS)) as usize;
+            // SAFETY: within the pages; it is read behind `head` alone, and written again only behind `tail`.
+            into.push(unsafe { segment.base.add(memory_at).cast::<Event>().add(slot).read() });
+        }
+        tail.store(head, Ordering::Release);
+    }
+
+    fn drain_both(segment: &Segment, events: &mut [Vec<Event>; 2]) {
+        for (index, events) in (0..).zip(events) {
+            drain(segment, index, events);
+        }
+    }
+
+    #[test]
+    fn two_threads_write_what_another_reads_meanwhile() {
+        const CALLS: u32 = if cfg!(miri) { 40 } else { 4000 };
+        let mut pages = pages();
+        let base = NonNull::new(pages.as_mut_ptr().cast()).unwrap();
+        // SAFETY: a whole segment, which outlives the threads.
+        let segment = unsafe { Segment::new(base, Vec::new()) };
+        let segment = &segment;
+        let write = move || {
+            let func = segment.new_function();
+            assert!(segment.name(func, &Name::new(Source::C, "work")));
+            segment.note(note_kind::NOTE, Source::C, 1, "begun");
+            let lane = segment.claim(Source::C, lane_use::RING, 0).unwrap();
+            let mut producer = Producer::new(lane.slots, lane.head());
+            let mut event = |kind: Kind| {
+                let mut event = Event {
+                    func,
+                    kind: kind as u8,
+                    ..Event::default()
+                };
+                match kind {
+                    Kind::Enter => producer.begin(&lane, &mut event),
+                    _ => producer.end(&lane, &mut event),
+                }
+            };
+            for _ in 0..CALLS {
+                if event(Kind::Enter) {
+                    assert!(event(Kind::Exit), "an end found no room");
+                    segment.count(func, 1);
+                } else {
+                    lane.lost_call();
+                    segment.lost_call(func);
+                    thread::yield_now();
+                }
+            }
+            lane.give_back();
+            func
+        };
+        let (funcs, events) = thread::scope(|scope| {
+            let writers = [scope.spawn(write), scope.spawn(write)];
+            let mut events = [Vec::new(), Vec::new()];
+            while writers.iter().any(|writer| !writer.is_finished()) {
+                drain_both(segment, &mut events);
+                thread::yield_now();
+            }
+            let funcs = writers.map(|writer| writer.join().unwrap());
+            drain_both(segment, &mut events);
+            (funcs, events)
+        });
+        for func in funcs {
+            let at = segment.function(func).unwrap();
+            let (calls, lost) = (
+                atomic!(AtomicU64, at, calls).load(Ordering::Relaxed),
+                atomic!(AtomicU64, at, lost).load(Ordering::Relaxed),
+            );
+            assert_eq!(calls + lost, u64::from(CALLS));
+            let begun = |event: &&Event| event.func == func && event.kind == Kind::Enter as u8;
+            let seen = events.iter().flatten().filter(begun).count() as u64;
+            assert_eq!(seen, calls);
+        }
+        for events in &events {
+            assert!((0..).zip(events).all(|(seq, event)| event.seq == seq));
+        }
+        assert_eq!(segment.new_function(), 3);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let mut pages = pages();
+        let base = NonNull::new(pages.as_mut_ptr().cast()).unwrap();
+        // SAFETY: a whole segment, which outlives the use of it.
+        let segment = unsafe { Segment::new(base, Vec::new()) };
+        let ids: Vec<u32> = (0..9).map(|_| segment.new_function()).collect();
+        assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7, 0, 0]);
+        let long = "x".repeat(100);
+        let named: Vec<bool> = ids[..3]
+            .iter()
+            .map(|func| segment.name(*func, &Name::new(Source::C, &long)))
+            .collect();
+        assert_eq!(named, [true, false, false]);
+        (0..6).for_each(|_| segment.note(note_kind::NOTE, Source::C, 0, &long.repeat(3)));
+        let claims: Vec<bool> = (0..3)
+            .map(|_| segment.claim(Source::C, lane_use::RING, 1).is_some())
+            .collect();
+        assert_eq!(claims, [true, true, false]);
+        let word = |at: &AtomicU64| at.load(Ordering::Relaxed);
+        assert_eq!(
+            word(atomic!(AtomicU64, segment.header(), functions_refused)),
+            2
+        );
+        assert_eq!(word(atomic!(AtomicU64, segment.header(), names_refused)), 2);
+        let notes = atomic!(AtomicU32, segment.header(), notes_used).load(Ordering::Relaxed);
+        assert_eq!(notes, 4);
+    }
+}

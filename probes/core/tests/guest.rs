@@ -172,6 +172,14 @@ fn a_child_forked_by_a_bare_system_call_has_a_lane_of_its_own() {
 }
 
 #[test]
+fn a_child_that_borrows_its_parents_memory_writes_where_the_parent_does() {
+    let (guest, _) = run(Shape::default(), &["vfork", "1000"]);
+    assert_eq!(guest.count(Kind::Enter) + guest.lost(), 3000);
+    assert_eq!(guest.lost(), 0);
+    assert_sound(&guest);
+}
+
+#[test]
 fn a_killed_program_leaves_all_that_it_published() {
     let mut guest = start(Shape::default(), &["endless"], true);
     while guest.events.len() < 1000 {

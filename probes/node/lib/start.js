@@ -7,7 +7,14 @@ const isMainThread = process.abort.disabled !== true;
 /** The name that inserted code calls; `src/rewrite/pieces.rs` has it too. */
 const HELPER = '$scalpel';
 
-const KINDS = { runtime: 1, blindSpot: 2, refusal: 4 };
+const KINDS = { runtime: 1, blindSpot: 2, refusal: 4, unseen: 7 };
+
+/** Why functions may run unseen. */
+const UNSEEN = { before: 1, unwatched: 4 };
+
+/** Files that are told one by one, and the longest path that is not cut. */
+const MOST_FILES = 100;
+const LONGEST_PATH = 232;
 
 const BLIND_SPOTS = [
   'code of Node.js itself and built-in functions: seen natively only',
@@ -47,8 +54,22 @@ function start(preload) {
   for (const hook of hooks) hook.install(probe);
   if (isMainThread) {
     tell(addon, mode);
+    tellLoaded(probe);
     deepen(addon);
   }
+}
+
+/** Which files were loaded before: what ran of them then was not seen, nor is it now. */
+function tellLoaded({ addon, mode, preload }) {
+  // The last moments of a process, and all of one that is killed, are in no coverage.
+  if (mode === 'v8') addon.note(KINDS.unseen, UNSEEN.unwatched, '');
+  const own = preload.slice(0, preload.lastIndexOf('/') + 1);
+  const files = Object.keys(require.cache).filter((file) => !file.startsWith(own));
+  const isToldWhole = files.length > MOST_FILES || files.some((file) => Buffer.byteLength(file) > LONGEST_PATH);
+  // Nobody knows what lies in a snapshot.
+  const flags = process.execArgv;
+  const hasSnapshot = flags.some((flag) => flag.startsWith('--snapshot-blob')) && !flags.includes('--build-snapshot');
+  for (const file of isToldWhole || hasSnapshot ? [''] : files) addon.note(KINDS.unseen, UNSEEN.before, file);
 }
 
 /** What inserted code calls; the rest of it is made by the addon. */

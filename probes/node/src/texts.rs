@@ -2,11 +2,11 @@
 //!
 //! One for all isolates: a module that ten workers load, or that a test runner evaluates in a hundred contexts, is one set
 //! of functions.
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use scalpel::{Name, Segment, Source as Language, name_flags};
+use scalpel::{NOTE_TEXT, Name, Segment, Source as Language, name_flags, note_kind, unseen};
 
 use crate::rewrite::{self, Edits, Found, Function, Ids, Kind, Left, Mode, Source};
 
@@ -136,7 +136,28 @@ struct Texts {
     files: HashMap<String, Placed>,
     /// Functions of files by start and end, for V8's counts.
     ranges: HashMap<String, HashMap<(u32, u32), u32>>,
+    /// Files of which functions may run unseen.
+    unseen: HashSet<String>,
     seen: Seen,
+}
+
+/// Files that are told one by one: their notes share their room with others.
+const MOST_UNSEEN: usize = 200;
+
+/// Says of a file, once, that functions of it may run unseen; of those beyond the most, that any may.
+fn unseen_in(segment: &Segment, file: &str, why: u64) {
+    let mut texts = texts();
+    let path = file.strip_prefix("file://").unwrap_or(file);
+    if texts.unseen.len() > MOST_UNSEEN || !texts.unseen.insert(path.to_owned()) {
+        return;
+    }
+    let fits = texts.unseen.len() <= MOST_UNSEEN && path.len() <= NOTE_TEXT;
+    segment.note(
+        note_kind::UNSEEN,
+        Language::Node,
+        why,
+        if fits { path } else { "" },
+    );
 }
 
 struct Placed {
@@ -162,14 +183,18 @@ pub fn load(segment: &Segment, wanted: &Wanted, loaded: &Loaded<'_>) -> Answer {
 fn take_in(segment: &Segment, wanted: &Wanted, loaded: &Loaded<'_>) -> Answer {
     if !wanted.wants(loaded.file) {
         texts().seen.excluded += 1;
+        unseen_in(segment, loaded.file, unseen::EXCLUDED);
         return Answer::default();
     }
     let mut loaded = *loaded;
     let found = match find(&mut loaded.source) {
         Ok(found) => found,
-        Err(Left::NamesHelper) => return Answer::default(),
-        Err(_) => {
-            texts().seen.refused += 1;
+        Err(left) => {
+            let is_rewritten = left == Left::NamesHelper;
+            texts().seen.refused += u64::from(!is_rewritten);
+            if !is_rewritten || !texts().files.contains_key(loaded.file) {
+                unseen_in(segment, loaded.file, unseen::UNREAD);
+            }
             return Answer::default();
         }
     };
@@ -183,7 +208,7 @@ fn take_in(segment: &Segment, wanted: &Wanted, loaded: &Loaded<'_>) -> Answer {
     Answer {
         text: wanted
             .mode
-            .and_then(|mode| rewritten(&loaded, &found, ids, mode)),
+            .and_then(|mode| rewritten(segment, &loaded, &found, ids, mode)),
         module: if is_module { 0 } else { top_level },
         imports: found.imports,
     }
@@ -200,7 +225,13 @@ fn find(source: &mut Source<'_>) -> Result<Found, Left> {
     }
 }
 
-fn rewritten(loaded: &Loaded<'_>, found: &Found, ids: Ids<'_>, mode: Mode) -> Option<String> {
+fn rewritten(
+    segment: &Segment,
+    loaded: &Loaded<'_>,
+    found: &Found,
+    ids: Ids<'_>,
+    mode: Mode,
+) -> Option<String> {
     match rewrite::rewrite(loaded.source, found, ids, mode, loaded.alias) {
         Ok(rewritten) => {
             let placed = Placed {
@@ -213,6 +244,7 @@ fn rewritten(loaded: &Loaded<'_>, found: &Found, ids: Ids<'_>, mode: Mode) -> Op
         Err(Left::NoFunction) => None,
         Err(_) => {
             texts().seen.refused += 1;
+            unseen_in(segment, loaded.file, unseen::UNREAD);
             None
         }
     }
@@ -234,7 +266,8 @@ fn ids(segment: &Segment, wanted: &Wanted, loaded: &Loaded<'_>, found: &Found) -
     let seen = &mut texts.seen;
     seen.texts += 1;
     seen.evals += u64::from(found.evals);
-    seen.without_id += ids.iter().filter(|id| **id == 0).count() as u64;
+    let without_id = ids.iter().filter(|id| **id == 0).count() as u64;
+    seen.without_id += without_id;
     if wanted.mode == Some(Mode::Call) {
         let left = found.functions.iter().filter(|one| one.left_alone);
         seen.functions_left += left.count() as u64;
@@ -244,6 +277,10 @@ fn ids(segment: &Segment, wanted: &Wanted, loaded: &Loaded<'_>, found: &Found) -
         ranges.insert((function.start, function.end), id);
     }
     texts.ids.insert(key, ids.clone());
+    drop(texts);
+    if without_id > 0 {
+        unseen_in(segment, loaded.file, unseen::EXCLUDED);
+    }
     ids
 }
 

@@ -1,8 +1,8 @@
 //! Functions seen for the first time: the filter's answer, an id, a name. All that is rare is here.
 
 use pyo3_ffi as ffi;
-use rustc_hash::FxHashMap;
-use scalpel::{Segment, Source, note_kind};
+use rustc_hash::{FxHashMap, FxHashSet};
+use scalpel::{NOTE_TEXT, Segment, Source, note_kind, unseen};
 
 use crate::filter::{Filter, Origin};
 use crate::members::{Member, Members};
@@ -13,6 +13,9 @@ use crate::probe::Probe;
 use crate::python::{Owned, aside};
 use crate::source::hash_of_file;
 use crate::word::Word;
+
+/// Files that are told to be left out, one by one: their notes share their room with others.
+const MOST_FILES: usize = 200;
 
 /// What is kept of functions, by whatever they are known by.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub(crate) struct Codes {
     module_key: Option<Owned>,
     excluded: u64,
     excluded_told: u64,
+    /// Files of which the filter leaves something out.
+    left_out: FxHashSet<String>,
     /// The program has greenlets: their stacks share one thread.
     greenlets: bool,
 }
@@ -53,6 +58,7 @@ impl Codes {
             module_key,
             excluded: 0,
             excluded_told: 0,
+            left_out: FxHashSet::default(),
             // SAFETY: as above.
             greenlets: unsafe { greenlets_are_loaded() },
         }
@@ -119,6 +125,7 @@ impl Codes {
             own,
             module_key,
             greenlets,
+            left_out,
             ..
         } = self;
         // SAFETY: the caller of `learn` promised it.
@@ -141,6 +148,9 @@ impl Codes {
                     let text = if read { hash_of_file(file) } else { 0 };
                     (Decision::Watched(origin), text)
                 } else {
+                    if origin != Origin::Standard {
+                        leave_out(left_out, probe.segment, file);
+                    }
                     (Decision::Excluded, 0)
                 }
             })
@@ -182,6 +192,13 @@ impl Codes {
         func
     }
 
+    /// Says what the filter leaves out from the beginning: Python's own library, folder by folder.
+    pub(crate) fn tell_standard(&self, segment: &Segment) {
+        for folder in self.filter.standard_left_out() {
+            segment.note(note_kind::UNSEEN, Source::Python, unseen::EXCLUDED, folder);
+        }
+    }
+
     /// Tells how many functions are left out, now and then: a program that is killed has no last moment.
     fn exclude(&mut self, segment: &Segment) {
         self.excluded += 1;
@@ -198,6 +215,17 @@ impl Codes {
             segment.note(note_kind::EXCLUDED, Source::Python, self.excluded, why);
         }
     }
+}
+
+/// Says of a file, once, that functions of it may run unseen. Behind the last one there is room for, that any may.
+fn leave_out(left_out: &mut FxHashSet<String>, segment: &Segment, file: &str) {
+    if left_out.len() > MOST_FILES || file.starts_with('<') || left_out.contains(file) {
+        return;
+    }
+    left_out.insert(file.to_owned());
+    let fits = left_out.len() <= MOST_FILES && file.len() <= NOTE_TEXT;
+    let path = if fits { file } else { "" };
+    segment.note(note_kind::UNSEEN, Source::Python, unseen::EXCLUDED, path);
 }
 
 /// Whether `greenlet` has been imported.

@@ -62,6 +62,15 @@ impl Filter {
         }
     }
 
+    /// Folders of Python's own library, if it is not watched.
+    pub(crate) fn standard_left_out(&self) -> &[String] {
+        if self.watches(Origin::Standard, "", "") {
+            &[]
+        } else {
+            &self.standard
+        }
+    }
+
     /// Whether code of this module and file is watched.
     pub(crate) fn watches(&self, origin: Origin, module: &str, file: &str) -> bool {
         let listed = |patterns: &[String]| {
@@ -164,6 +173,17 @@ mod tests {
             watched("", ""),
             ["core.py", "httpielike.py", "app.py", "<string>"]
         );
+    }
+
+    #[test]
+    fn the_library_is_told_as_left_out_unless_it_is_watched() {
+        let told = |include| Filter::new(include, "", STDLIB).standard_left_out().to_vec();
+        let both = ["/usr/lib/python3.12/", "/opt/py/lib/python3.12/"];
+        assert_eq!(told(""), both);
+        assert_eq!(told("app"), both);
+        assert!(told("all").is_empty());
+        // Of a part nobody knows which files it is.
+        assert_eq!(told("json"), both);
     }
 
     #[test]

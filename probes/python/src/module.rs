@@ -116,6 +116,7 @@ unsafe extern "C" fn prepare(_: Object, arguments: Arguments, count: ffi::Py_ssi
     };
     // SAFETY: as above.
     let codes = unsafe { Codes::new(filter, own) };
+    codes.tell_standard(segment);
     // SAFETY: as above; the caller's code is the probe's own, and has never been looked at.
     let slot = unsafe {
         match layout::running() {

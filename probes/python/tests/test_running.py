@@ -25,6 +25,7 @@ SERVER = """
         number = 0
         for _ in range(times): number = leaf(number)
         return number
+    def idle(): pass
     for line in sys.stdin:
         print(work(int(line)), flush=True)
 """
@@ -36,6 +37,7 @@ JAVASCRIPT = """
       for (let n = 0; n < times; n++) number = leaf(number);
       return number;
     }
+    function idle() {}
     require("readline").createInterface(process.stdin).on("line", line => console.log(work(+line)));
 """
 
@@ -188,15 +190,18 @@ class Again(ProbeTest):
         self.first.stdin.flush()
         return int(self.first.stdout.readline())
 
-    def record(self, ask):
+    def record(self, ask, *options):
         """Record the program while ``ask`` asks it: calls with those that were lost, and what is to be doubted."""
         file = os.path.join(self.folder, "again.genome")
-        command = [AGAIN, "record", "--no-kernel", "-o", file, "--pid", self.pid]
-        while_recorded(self, command, ask)
+        command = [AGAIN, "record", "--no-kernel", "-o", file, "--src", self.folder]
+        while_recorded(self, [*command, *options, "--pid", self.pid], ask)
         told = subprocess.run(
             [AGAIN, "report", file, "--json"], capture_output=True, text=True, timeout=60
         )
         report = json.loads(told.stdout)
+        # What it did for the recording before is not known now.
+        for row in report["unseen"]:
+            self.assertEqual((row["state"], row["why"]), ("not-visible", "before"), row)
         named = [f for f in report["functions"] if f["name"] in ("work", "leaf")]
         calls = {f["name"]: f["calls"] + f["lost"] for f in named}
         return calls, json.dumps(report["doubts"])
@@ -209,9 +214,13 @@ class Again(ProbeTest):
         self.assertEqual(self.ask(7), 7)
         time.sleep(2.5)
         self.assertEqual(self.ask(500), 500)
-        calls, doubts = self.record(lambda: (self.ask(2000), self.ask(4000)))
+        # How and what it records was decided when its probe was loaded, and the result says so.
+        other = ("--probe-mode", "count", "--py-include", "none", "--node-include", "none")
+        calls, doubts = self.record(lambda: (self.ask(2000), self.ask(4000)), *other)
         self.assertEqual(calls, {"work": 2, "leaf": 6000}, doubts)
         self.assertIn("was taken over", doubts)
+        self.assertIn("goes on to record calls, and not counts as was asked for", doubts)
+        self.assertIn("filters for functions are those it was loaded with", doubts)
         self.assertEqual(self.ask(5), 5)
 
     def test_a_second_and_a_third_recording_follow_one_that_ended(self):

@@ -6,8 +6,10 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from support import PROBES, PYTHON, ProbeTest, environment
@@ -67,6 +69,41 @@ BUSY = {
         function leaf(number) { return number + 1; }
         function work() { let n = 0; for (let i = 0; i < 60000; i++) n = leaf(n); return n; }
         console.log(work());
+    """,
+}
+
+
+# Calls for longer than a collector's lease lasts, and says when it has begun and how often it has called.
+STOPPED = {
+    "python": """
+        import os, sys, time
+        def leaf(): pass
+        def work():
+            number, until = 0, time.monotonic() + 5
+            while time.monotonic() < until:
+                for _ in range(1000): leaf()
+                number += 1000
+            return number
+        leaf()
+        open(sys.argv[0] + ".begun", "w").close()
+        number = work()
+        with open(sys.argv[0] + ".new", "w") as file: file.write(str(number + 1))
+        os.rename(sys.argv[0] + ".new", sys.argv[0] + ".done")
+    """,
+    "node": """
+        const fs = require('fs');
+        function leaf() {}
+        function work() {
+          let number = 0;
+          for (const until = Date.now() + 5000; Date.now() < until; number += 1000)
+            for (let n = 0; n < 1000; n++) leaf();
+          return number;
+        }
+        leaf();
+        fs.writeFileSync(process.argv[1] + '.begun', '');
+        const number = work();
+        fs.writeFileSync(process.argv[1] + '.new', String(number + 1));
+        fs.renameSync(process.argv[1] + '.new', process.argv[1] + '.done');
     """,
 }
 
@@ -273,6 +310,40 @@ class Unharmed(ProbeTest):
             self.skipTest("the numbers of system calls are those of x86-64")
         genome = self.same(self.line("python", text), ("--no-kernel", "--py-include", "app"))
         self.assertEqual(self.calls(genome, "leaf"), 5001)
+
+    @languages
+    def test_a_stopped_collector_holds_nobody_up_and_every_call_is_told_or_counted(self, language):
+        command = self.line(language, STOPPED[language])
+        begun, done = (command[-1] + end for end in (".begun", ".done"))
+        genome = os.path.join(self.folder, "stopped.genome")
+        options = ["--no-kernel", "--max-loss", "100", "-o", genome]
+        recorder = subprocess.Popen(
+            [RECORDER, "record", *options, "--", *command],
+            env=environment(False, SCALPEL_PROBES=PROBES),
+            cwd=self.folder,
+            stderr=subprocess.DEVNULL,
+        )
+        self.wait_for(begun)
+        os.kill(recorder.pid, signal.SIGSTOP)
+        # It comes to its end while nobody listens.
+        self.wait_for(done)
+        os.kill(recorder.pid, signal.SIGCONT)
+        self.assertEqual(recorder.wait(60), 0)
+        with open(done, encoding="utf-8") as file:
+            number = int(file.read())
+        report = self.report(genome)
+        leaf = next(f for f in report["functions"] if f["name"] == "leaf")
+        others = sum(f["lost"] for f in report["functions"] if f["name"] != "leaf")
+        self.assertEqual(leaf["calls"] + report["lost"] - others, number)
+        self.assertGreater(report["lost"], leaf["lost"], "the lease never ended")
+        self.assertIn("of no known function", json.dumps(report["doubts"]))
+
+    def wait_for(self, path):
+        """Wait until a file is there."""
+        until = time.monotonic() + 60
+        while not os.path.exists(path):
+            self.assertLess(time.monotonic(), until, path)
+            time.sleep(0.01)
 
     def test_a_daemonizer_that_closes_everything_goes_on(self):
         text = """

@@ -78,11 +78,11 @@ EARLY = "function early() { return 1; }\nglobalThis.early = early;\n"
 class Unseen(ProbeTest):
     """What the probes say that they cannot see."""
 
-    def report(self, command):
+    def report(self, command, *options):
         """Record a program that must end well; the report."""
         genome = os.path.join(self.folder, "run.genome")
         ran = subprocess.run(
-            [RECORDER, "record", "--no-kernel", "-o", genome, "--", *command],
+            [RECORDER, "record", "--no-kernel", "-o", genome, *options, "--", *command],
             env=environment(False, SCALPEL_PROBES=PROBES),
             cwd=self.folder,
             capture_output=True,
@@ -95,6 +95,11 @@ class Unseen(ProbeTest):
         )
         self.assertEqual(told.returncode, 0, told.stderr)
         return json.loads(told.stdout)
+
+    def states(self, command, *options):
+        """What became of the functions of the sources that did not run: by name, the state and the reason."""
+        told = self.report(command, "--src", self.folder, *options)
+        return {row["name"]: (row["state"], row["why"]) for row in told["unseen"]}, told
 
     def check(self, report, probe, spot, name):
         """The spot is named; what ran there is not in the report, or at least is not said not to have run."""
@@ -117,7 +122,14 @@ class Unseen(ProbeTest):
         spots = [spot for spot, *_ in PYTHON_SPOTS + PROFILE_SPOTS]
         for text in declared:
             # What was left out is a choice, and a generator's end is no function.
-            known = any(part in text for part in [*spots, "were left out", "closing a generator"])
+            kept = [
+                *spots,
+                "were left out",
+                "closing a generator",
+                "functions of /",
+                "any function: ",
+            ]
+            known = any(part in text for part in kept)
             self.assertTrue(known, "no program shows: " + text)
 
     @unittest.skipUnless(
@@ -132,7 +144,7 @@ class Unseen(ProbeTest):
         spots = [spot for spot, *_ in NODE_SPOTS]
         for text in declared:
             # The other two tests show these.
-            known = [*spots, "were left out", BEFORE, ONLY_COUNTED]
+            known = [*spots, "were left out", BEFORE, ONLY_COUNTED, "functions of /"]
             self.assertTrue(any(part in text for part in known), "no program shows: " + text)
 
     @unittest.skipUnless(
@@ -155,6 +167,49 @@ class Unseen(ProbeTest):
         self.assertTrue([text for text in report["blind_spots"] if ONLY_COUNTED in text])
         row = {f["name"]: f for f in report["functions"]}["twice"]
         self.assertEqual((row["calls"], row["state"], row["self_wall_ns"]), (2, "ran", None))
+
+    def test_python_functions_of_the_sources_that_may_have_run_unseen_are_not_said_not_to_have_run(
+        self,
+    ):
+        self.program("def never(): pass\n", "idle.py")
+        self.program("def left(): pass\ndef left_idle(): pass\nleft()\n", "leftout.py")
+        by_hand = self.program(PYTHON_SPOTS[3][2] + "\ndef seen(): pass\nseen()\n")
+        states, told = self.states([PYTHON, "-S", by_hand])
+        self.assertEqual(states["early"], ("not-visible", "before"), told["blind_spots"])
+        self.assertEqual(states["never"], ("never-ran", None), told["blind_spots"])
+        program = self.program("import leftout\ndef seen(): pass\ndef not_called(): pass\nseen()\n")
+        states, told = self.states([PYTHON, program], "--py-exclude", "leftout")
+        for name in ("left", "left_idle"):
+            self.assertEqual(states[name], ("not-visible", "excluded"), told["blind_spots"])
+        for name in ("never", "not_called"):
+            self.assertEqual(states[name], ("never-ran", None), told["blind_spots"])
+        # Of a second interpreter nothing is known.
+        inner = PYTHON_SPOTS[4][2] + "\ndef seen(): pass\nseen()\n"
+        states, told = self.states([PYTHON, self.program(inner)])
+        self.assertEqual(states["never"], ("not-visible", "unwatched"), told["blind_spots"])
+
+    @unittest.skipUnless(
+        os.path.isdir(os.path.join(PROBES, "node")) and NODE, "no probe of Node.js"
+    )
+    def test_javascript_functions_of_the_sources_that_may_have_run_unseen_are_not_said_not_to_have_run(
+        self,
+    ):
+        self.program("exports.never = function never() {};\n", "idle.js")
+        left = "exports.left = function left() {}; exports.leftIdle = function leftIdle() {};\n"
+        self.program(left + "exports.left();\n", "leftout.js")
+        text = "require('./leftout.js');\nfunction seen() {}\nfunction notCalled() {}\nseen();\n"
+        program = self.program(text, "app.js")
+        states, told = self.states([NODE, program], "--node-exclude", "**/leftout.js")
+        for name in ("left", "leftIdle"):
+            self.assertEqual(states[name], ("not-visible", "excluded"), told["blind_spots"])
+        for name in ("never", "notCalled"):
+            self.assertEqual(states[name], ("never-ran", None), told["blind_spots"])
+        entry = self.program(EARLY, "entry.js")
+        snapshot = ["--snapshot-blob", os.path.join(self.folder, "heap")]
+        subprocess.run([NODE, *snapshot, "--build-snapshot", entry], check=True, timeout=120)
+        program = self.program("early();\nfunction seen() {}\nseen();\n", "app.js")
+        states, told = self.states([NODE, *snapshot, program])
+        self.assertEqual(states["early"], ("not-visible", "before"), told["blind_spots"])
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import fnmatch
 import os
+import sys
 import sysconfig
 
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -25,6 +26,24 @@ class Filter:
         else:
             wanted = origin != "stdlib"
         return wanted and not any(_matches(p, origin, module, file) for p in self._exclude)
+
+    def left_out(self, file):
+        """Return what to tell of a file that is not watched: its path, unless it is told with its folder."""
+        if file.startswith((_OWN, "<")) or self._origin(file) == "stdlib":
+            return None
+        return os.path.abspath(file)
+
+    def standard(self):
+        """Return the folders of Python's own library, if it is not watched."""
+        folders = [folder for folder in self._standard if not self.watches("", folder + "x.py")]
+        return sorted(set(folders))
+
+    def loaded(self):
+        """Return the files that were loaded already."""
+        told = tuple(self.standard()) + (_OWN,)
+        files = (getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values()))
+        paths = {os.path.abspath(file) for file in files if type(file) is str and file.endswith(".py")}
+        return sorted(path for path in paths if not path.startswith(told) or "/site-packages/" in path)
 
     def _origin(self, file):
         if "/site-packages/" in file or "/dist-packages/" in file:

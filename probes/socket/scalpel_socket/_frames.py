@@ -8,9 +8,12 @@ MAX_PAYLOAD = 1 << 20
 SOCKET_MODE = 2
 
 HELLO, WELCOME, REFUSED, INTERN, INTERN_ACK, EVENTS = 1, 2, 3, 4, 5, 6
-BLIND_SPOTS, COUNTS, GAP, BYE, NOTE = 7, 8, 9, 10, 11
+BLIND_SPOTS, COUNTS, GAP, BYE, NOTE, OFF = 7, 8, 9, 10, 11, 12
 
 ENTER, EXIT, SUSPEND, RESUME, UNWIND, LOST = 1, 2, 4, 5, 6, 11
+
+# A note that functions may run unseen, and why.
+UNSEEN, BEFORE, EXCLUDED = 7, 1, 2
 
 # Flags of a name.
 ASYNC, GENERATOR, MODULE, ANONYMOUS = 1 << 0, 1 << 1, 1 << 5, 1 << 6
@@ -26,6 +29,7 @@ EVENT = struct.Struct("<QQIIIIQQQBBHHBB")
 EVENTS_AT_ONCE = 4096
 _NAME = struct.Struct("<IBBH10I2Q")
 _LONGEST_TEXT = 4096
+LONGEST_NOTE = 232
 
 
 class MalformedError(Exception):
@@ -169,3 +173,10 @@ def acknowledged(payload):
     reader = _Reader(payload)
     (count,) = reader.numbers("<I")
     return [reader.numbers("<II") for _ in range(count)]
+
+
+def switched_off(payload):
+    """Return local ids of functions of which nothing more is wanted."""
+    reader = _Reader(payload)
+    (count,) = reader.numbers("<I")
+    return [reader.numbers("<I")[0] for _ in range(count)]

@@ -36,6 +36,7 @@ class Connection:
         self._data = bytearray()
         self.is_ending = False
         self.acknowledged = {}
+        self.switched_off = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._inode = os.fstat(self._socket.fileno()).st_ino
         try:
@@ -112,6 +113,8 @@ class Connection:
                 kind, payload = found
                 if kind == frames.INTERN_ACK:
                     self.acknowledged.update(frames.acknowledged(payload))
+                elif kind == frames.OFF:
+                    self.switched_off += frames.switched_off(payload)
                 elif kind == frames.REFUSED:
                     raise BrokenError(frames.refused(payload))
 
@@ -150,7 +153,7 @@ class Sender:
     def _begin(self, connection):
         """Tell all from the beginning: names, numbers and sums belong to one connection."""
         self._connection = connection
-        self._named = 0
+        self._named = self._told = 0
         self._seq = {}
         self._lost = {}
         connection.send(frames.blind_spots(BLIND_SPOTS))
@@ -171,12 +174,17 @@ class Sender:
     def _round(self):
         try:
             self._send_all(TIMEOUT)
-            self._connection.listen()
+            self._listen()
             if self._connection.is_ending:
                 self._watch.end()
                 self._take_leave()
         except BrokenError as error:
             self._again(str(error))
+
+    def _listen(self):
+        self._connection.listen()
+        off, self._connection.switched_off = self._connection.switched_off, []
+        self._watch.switch_off(off)
 
     def finish(self):
         """Send what is left, and BYE. For the program's end: it waits two seconds at most."""
@@ -230,8 +238,18 @@ class Sender:
                 self._send_names(timeout)
                 self._connection.send(frames.events(lane.number, self._pack(lane, taken)), timeout)
                 self._on_the_way = 0
+                # A busy thread may keep this one here for long.
+                self._listen()
         self._send_names(timeout)
+        self._send_unseen(timeout)
         self._send_lost(timeout)
+
+    def _send_unseen(self, timeout):
+        for why, path in self._watch.unseen[self._told :]:
+            # A path that is cut would name another file.
+            path = path if len(path.encode("utf-8", "replace")) <= frames.LONGEST_NOTE else ""
+            self._connection.send(frames.note(frames.UNSEEN, why, path), timeout)
+            self._told += 1
 
     def _send_lost(self, timeout):
         lost = collections.Counter()

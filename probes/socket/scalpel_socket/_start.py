@@ -5,8 +5,9 @@ import os
 import sys
 
 from scalpel_socket._filter import Filter
+from scalpel_socket._frames import BEFORE, EXCLUDED
 from scalpel_socket._sender import BrokenError, Connection, RefusedError, Sender
-from scalpel_socket._watch import Watch
+from scalpel_socket._watch import MOST_FILES, Watch
 
 _CALLS = 1
 _MONOTONIC = 0
@@ -29,8 +30,11 @@ def start(path=None):
         if not connection.welcome["modes"] & _CALLS or connection.welcome["clock"] != _MONOTONIC:
             connection.close()
             return "the recording asks for what this probe cannot do: it writes calls, in CLOCK_MONOTONIC"
-        watched = Filter(said.get("py-include", ""), said.get("py-exclude", "")).watches
-        _watch = Watch(watched)
+        wanted = Filter(said.get("py-include", ""), said.get("py-exclude", ""))
+        _watch = Watch(wanted)
+        _watch.unseen += [(EXCLUDED, folder) for folder in wanted.standard()]
+        loaded = wanted.loaded()
+        _watch.unseen += [(BEFORE, file) for file in (loaded if len(loaded) <= MOST_FILES else [""])]
         _sender = Sender(path, _watch, connection)
     except (BrokenError, RefusedError) as error:
         return str(error)

@@ -16,6 +16,8 @@ ROOM = 1 << 16
 # Room for the ends of what is open, and for a LOST event.
 KEPT = 64
 MOST_CODES = 100_000
+# Files that are told one by one; of more it is only said that there are some.
+MOST_FILES = 200
 
 _CO_GENERATOR, _CO_COROUTINE, _CO_ASYNC_GENERATOR = 0x20, 0x80, 0x200
 _SUSPENDS = _CO_GENERATOR | _CO_COROUTINE | _CO_ASYNC_GENERATOR
@@ -60,6 +62,9 @@ class Watch:
         self.codes = []
         self.lanes = []
         self.refused = 0
+        # Why, and a file or folder, empty = any: functions that may run unseen. Grows at its end alone.
+        self.unseen = []
+        self._left_out = set()
         self.is_over = False
 
     def begin(self):
@@ -84,6 +89,20 @@ class Watch:
         self._suspended, self._ignored = {}, set()
         self._numbers = itertools.count()
         self.lanes = []
+
+    def switch_off(self, numbers):
+        """Tell nothing more of these functions; calls that are open still end."""
+        for number in numbers:
+            # They were given in this order.
+            for func, code, _ in self.codes[max(0, number - 1) : number]:
+                if func == number:
+                    self._known[id(code)] = 0
+
+    def _leave_out(self, path):
+        if path is None or path in self._left_out or len(self._left_out) > MOST_FILES:
+            return
+        self._left_out.add(path)
+        self.unseen.append((frames.EXCLUDED, path if len(self._left_out) <= MOST_FILES else ""))
 
     def _profile(self, frame, event, _arg):
         if event == "call":
@@ -158,9 +177,11 @@ class Watch:
             return 0
         owner = frame.f_globals.get("__name__")
         owner = owner if type(owner) is str else ""
-        func = next(self._ids) if self._wanted(owner, code.co_filename) else 0
+        func = next(self._ids) if self._wanted.watches(owner, code.co_filename) else 0
         if func:
             self.codes.append((func, code, owner))
+        else:
+            self._leave_out(self._wanted.left_out(code.co_filename))
         self._kept.append(code)
         self._known[id(code)] = func
         return func

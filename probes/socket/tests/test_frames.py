@@ -49,6 +49,7 @@ READERS = {
         frames.welcome(payload), options=[list(o) for o in frames.welcome(payload)["options"]]
     ),
     "REFUSED": lambda payload: {"why": frames.refused(payload)},
+    "OFF": lambda payload: {"ids": frames.switched_off(payload)},
     "INTERN_ACK": lambda payload: {"pairs": [list(pair) for pair in frames.acknowledged(payload)]},
 }
 

@@ -42,15 +42,45 @@ class Record(RecordTest):
         self.assertEqual(len(recorded.report["threads"]), 5)
         self.assertNotIn("BYE", recorded.doubts)
 
-    def test_a_limit_to_overhead_does_not_hold_there_and_the_result_says_so(self):
+    def test_what_costs_too_much_is_switched_off_and_said_to_be(self):
         program = """
-            def leaf(): pass
-            for _ in range(20000): leaf()
+            import sys, time
+            def hot(): pass
+            def rare():
+                for _ in range(1000): hot()
+            done, until = 0, time.monotonic() + 5
+            while time.monotonic() < until:
+                rare()
+                done += 1
+            print(done)
         """
         recorded = self.record(program, options=("--max-overhead", "5"))
-        self.assertIn("sends frames and cannot be told to leave functions out", recorded.doubts)
-        self.assertEqual(recorded.calls()["leaf"], 20000)
-        self.assertNotIn("cannot be told", self.record(program).doubts)
+        hot, rare, done = recorded.functions["hot"], recorded.functions["rare"], int(recorded.out)
+        self.assertRegex(" ".join(hot["doubts"]), "lower bound from .* over budget")
+        self.assertLess(hot["calls"] + hot["lost"], 1000 * done, "it was switched off")
+        self.assertEqual(rare["calls"] + rare["lost"], done)
+        self.assertNotIn("over budget", " ".join(rare["doubts"]))
+
+    def test_what_ran_before_it_or_is_left_out_is_not_said_not_to_have_run(self):
+        self.program("def left_out(): pass\ndef idle(): pass\nleft_out()", "other.py")
+        self.program("def never(): pass\n", "third.py")
+        text = """
+            def early(): pass
+            early()
+            import scalpel_socket
+            scalpel_socket.start()
+            import other
+            def seen(): pass
+            seen()
+        """
+        options = ("--src", self.folder, "--py-exclude", "other")
+        recorded = self.record(text, options=options, probe=())
+        states = {row["name"]: (row["state"], row["why"]) for row in recorded.report["unseen"]}
+        self.assertEqual(recorded.calls()["seen"], 1)
+        self.assertEqual(states["early"], ("not-visible", "before"))
+        self.assertEqual(states["left_out"], ("not-visible", "excluded"))
+        self.assertEqual(states["idle"], ("not-visible", "excluded"))
+        self.assertEqual(states["never"], ("never-ran", None))
 
     def test_generators_and_coroutines_are_called_once_and_exceptions_unwind(self):
         recorded = self.record("""

@@ -94,6 +94,12 @@ words! {
         NoExecutable = "no-executable", "no executable of it was looked at";
         /// A function that ran may be it.
         Ambiguous = "ambiguous", "something ran that may be it";
+        /// It may have run before anything was watched.
+        Before = "before", "its text was loaded before it was watched";
+        /// The probe let its text run as it is.
+        Unread = "unread", "its probe could not read or rewrite the text";
+        /// It may have run in another process or interpreter, or in a moment of which nothing is known.
+        Unwatched = "unwatched", "code of its language ran where or while nothing was watched";
     }
     /// Why a function of the source is not in what was built.
     Absence {

@@ -83,6 +83,12 @@ pub struct RecordArgs {
     /// Python: modules to leave out; wins over --py-include. Repeatable.
     #[arg(long, value_name = "GLOB", help_heading = "Language runtimes")]
     pub py_exclude: Vec<String>,
+    /// Node.js: files to watch, a glob over paths. Default: every file. Repeatable.
+    #[arg(long, value_name = "GLOB", help_heading = "Language runtimes")]
+    pub node_include: Vec<String>,
+    /// Node.js: files to leave out; wins over --node-include. Repeatable.
+    #[arg(long, value_name = "GLOB", help_heading = "Language runtimes")]
+    pub node_exclude: Vec<String>,
     /// Node.js: count by V8's own coverage instead of counters in the code.
     #[arg(long, value_name = "HOW", help_heading = "Language runtimes")]
     pub node_coverage: Option<NodeCoverageArg>,

@@ -11,6 +11,7 @@ pub mod merge;
 pub mod store;
 mod strangers;
 pub mod totals;
+pub(crate) mod unseen;
 pub(crate) mod walk;
 
 use std::collections::BTreeMap;

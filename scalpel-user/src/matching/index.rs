@@ -94,8 +94,21 @@ impl<'a> Index<'a> {
         if let Some(id) = self.file_exactly_at(path) {
             return Some(id);
         }
-        let ends = |id: &&FileId| {
-            let file = self.catalog.file(**id);
+        let mut files = self.files_that_end(path);
+        files.next().filter(|_| files.next().is_none())
+    }
+
+    /// The file at this very path, or all whose path from their root is the end of it.
+    pub(super) fn files_that_may_be(&self, path: &str) -> Vec<FileId> {
+        match self.file_exactly_at(path) {
+            Some(id) => vec![id],
+            None => self.files_that_end(path).collect(),
+        }
+    }
+
+    fn files_that_end(&self, path: &str) -> impl Iterator<Item = FileId> {
+        let ends = move |id: &FileId| {
+            let file = self.catalog.file(*id);
             file.is_some_and(|file| {
                 file.root.is_some()
                     && file.path.contains('/')
@@ -104,8 +117,8 @@ impl<'a> Index<'a> {
                         .is_some_and(|head| head.ends_with('/'))
             })
         };
-        let mut files = self.by_base.get(base(path))?.iter().filter(ends);
-        files.next().filter(|_| files.next().is_none()).copied()
+        let files = self.by_base.get(base(path)).into_iter().flatten();
+        files.copied().filter(ends)
     }
 
     /// The executable with this build-id.

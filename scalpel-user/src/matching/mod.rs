@@ -5,6 +5,7 @@
 //! another is worse than one that is not known.
 
 mod edges;
+mod hidden;
 mod index;
 mod javascript;
 mod lines;

@@ -10,6 +10,7 @@ use crate::function::{ExitStrategy, FunctionInfo, Language};
 use crate::genome::Genome;
 use crate::genome::totals::Total;
 
+use super::hidden::Hidden;
 use super::index::Index;
 use super::is_text;
 
@@ -61,6 +62,7 @@ struct Run<'a> {
     /// Files of which something ran that could not be told.
     edited: FxHashSet<FileId>,
     doubted: FxHashSet<FileId>,
+    hidden: Hidden,
     any_image: bool,
 }
 
@@ -72,16 +74,19 @@ impl<'a> Run<'a> {
         outcomes: &[Outcome],
         totals: &[Total],
     ) -> Self {
+        // What was lost of a function says that it was called.
+        let lost = genome.losses.iter().filter(|loss| loss.count > 0);
         let mut run = Self {
             index,
             matches,
             functions: FxHashMap::default(),
-            ran: FxHashSet::default(),
+            ran: lost.filter_map(|loss| loss.func).collect(),
             watched: FxHashSet::default(),
             bounded: genome.bounds.iter().map(|bound| bound.func).collect(),
             languages: FxHashSet::default(),
             edited: FxHashSet::default(),
             doubted: FxHashSet::default(),
+            hidden: Hidden::of(genome, index),
             any_image: index
                 .catalog
                 .files
@@ -118,6 +123,17 @@ impl<'a> Run<'a> {
     }
 
     fn of_definition(&self, id: DefId, definition: &Definition) -> State {
+        let file = self.index.catalog.file(definition.file);
+        match self.seen(id, definition) {
+            State::NeverRan => file
+                .and_then(|file| self.hidden.why(self.index.catalog, definition.file, file))
+                .map_or(State::NeverRan, State::NotVisible),
+            state => state,
+        }
+    }
+
+    /// As far as what was seen tells.
+    fn seen(&self, id: DefId, definition: &Definition) -> State {
         if let Some(functions) = self.functions.get(&id) {
             return self.of_functions(functions);
         }

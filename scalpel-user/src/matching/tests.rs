@@ -7,7 +7,12 @@ use crate::catalog::{
 };
 use crate::event::MonoTime;
 use crate::function::SourcePlace;
+use crate::genome::BlindSpot;
 use crate::genome::tests::{function, run};
+use crate::genome::unseen::Unseen;
+use crate::input::Loss;
+use scalpel_common::kernel::LossClass;
+use scalpel_common::segment::unseen;
 
 use crate::tree::{Cell, Context, ContextId, EdgeSource, Metrics, Thread, Tree};
 
@@ -392,6 +397,12 @@ const SHOP: Source = Source {
     language: Language::Python,
 };
 
+const SERVER: Source = Source {
+    path: "lib/server.py",
+    text: "def serve():\n    pass\n",
+    language: Language::Python,
+};
+
 fn shop() -> Catalog {
     let mut builder = Builder::new();
     let file = SHOP.file(&mut builder);
@@ -546,6 +557,68 @@ fn a_function_never_ran_only_if_its_probe_could_have_seen_it() {
     // It may be either of the two, and cannot be any other.
     let never = State::NeverRan;
     assert_eq!(ambiguous, [never, never, either, either]);
+}
+
+/// States of `late` and of `serve` of another file, when `add` ran and a probe has told this.
+fn told(probe: &str, path: &str, why: u64) -> [State; 2] {
+    let mut builder = Builder::new();
+    let (shop, server) = (SHOP.file(&mut builder), SERVER.file(&mut builder));
+    builder.definition(SHOP.definition(shop, Kind::Function, "add", "@memo\ndef add", "return a"));
+    builder.definition(SHOP.definition(shop, Kind::Function, "late", "def late", "f, g"));
+    builder.definition(SERVER.definition(server, Kind::Function, "serve", "def serve", "pass"));
+    let mut ran = genome(vec![python("add", 1, 3, 0)]);
+    ran.blind_spots.push(BlindSpot {
+        probe: probe.into(),
+        what: Unseen::told(path, why).text(),
+    });
+    let states = states_of(&ran, &builder.finish());
+    assert_eq!(states[0], State::Ran);
+    [states[1], states[2]]
+}
+
+#[test]
+fn what_may_have_run_before_its_probe_or_outside_of_it_is_not_said_not_to_have_run() {
+    let not_visible = State::NotVisible;
+    let never = State::NeverRan;
+    let before = not_visible(Blindness::Before);
+    assert_eq!(
+        told("python", "/app/shop.py", unseen::BEFORE),
+        [before, never]
+    );
+    assert_eq!(
+        told("python", "/app/lib/server.py", unseen::BEFORE),
+        [never, before]
+    );
+    let excluded = not_visible(Blindness::Excluded);
+    assert_eq!(
+        told("python", "/app/lib/", unseen::EXCLUDED),
+        [never, excluded]
+    );
+    assert_eq!(
+        told("python", "/elsewhere/lib/server.py", unseen::EXCLUDED),
+        [never, excluded]
+    );
+    assert_eq!(
+        told("python", "/app/other.py", unseen::EXCLUDED),
+        [never; 2]
+    );
+    let unwatched = not_visible(Blindness::Unwatched);
+    assert_eq!(told("python", "", unseen::UNWATCHED), [unwatched; 2]);
+    assert_eq!(told("node", "", unseen::UNWATCHED), [never; 2]);
+}
+
+#[test]
+fn a_function_of_which_every_call_was_lost_has_run() {
+    let mut ran = genome(vec![python("add", 1, 3, 0)]);
+    let late = ran.functions.insert(python("late", 5, 7, 0));
+    assert_eq!(states_of(&ran, &shop())[1], State::NeverRan);
+    ran.losses.push(Loss {
+        class: LossClass::Enter,
+        cpu: None,
+        func: Some(late),
+        count: 3,
+    });
+    assert_eq!(states_of(&ran, &shop())[1], State::Ran);
 }
 
 #[test]

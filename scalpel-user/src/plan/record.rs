@@ -243,7 +243,15 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
         memory: args.probe_memory.0,
         // Their counts are exact where nobody asks for less.
         max_overhead: args.probing.max_overhead.unwrap_or(Overhead::Off),
-        settings: settings(&args.py_include, &args.py_exclude, args.node_coverage),
+        settings: settings(
+            [
+                ("py-include", &args.py_include),
+                ("py-exclude", &args.py_exclude),
+                ("node-include", &args.node_include),
+                ("node-exclude", &args.node_exclude),
+            ],
+            args.node_coverage,
+        ),
     };
     let outputs = Outputs {
         genome: match args.output {
@@ -300,12 +308,11 @@ const fn mode(typed: ModeArg, choice: &Choice, wants_a_stream: bool) -> Mode {
 
 /// What probes are told, with commas where there are several.
 fn settings(
-    include: &[String],
-    exclude: &[String],
+    filters: [(&str, &Vec<String>); 4],
     coverage: Option<NodeCoverageArg>,
 ) -> Vec<(String, String)> {
     let mut settings = Vec::new();
-    for (name, values) in [("py-include", include), ("py-exclude", exclude)] {
+    for (name, values) in filters {
         if !values.is_empty() {
             settings.push((name.to_owned(), values.join(",")));
         }

@@ -227,6 +227,16 @@ pub(super) fn acknowledged(pairs: &[(u32, u32)]) -> Vec<u8> {
     whole(frame::INTERN_ACK, &payload)
 }
 
+/// Functions, by local id, of which nothing more is wanted.
+pub(super) fn switch_off(locals: &[u32]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(4 + locals.len() * 4);
+    payload.extend(u32::try_from(locals.len()).unwrap_or(0).to_le_bytes());
+    for local in locals {
+        payload.extend(local.to_le_bytes());
+    }
+    whole(frame::OFF, &payload)
+}
+
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     let text = text
         .get(..text.floor_char_boundary(usize::from(u16::MAX)))
@@ -351,7 +361,7 @@ pub(super) mod tests {
             golden(kind, &fields, &bytes);
             seen.push(bytes[4]);
         }
-        assert_eq!(seen, (frame::HELLO..=frame::NOTE).collect::<Vec<u8>>());
+        assert_eq!(seen, (frame::HELLO..=frame::OFF).collect::<Vec<u8>>());
     }
 
     fn golden(kind: &str, fields: &serde_json::Value, bytes: &[u8]) {
@@ -378,6 +388,10 @@ pub(super) mod tests {
                 let acked: Vec<(u32, u32)> =
                     serde_json::from_value(fields["pairs"].clone()).unwrap();
                 return assert_eq!(acknowledged(&acked), bytes);
+            }
+            "OFF" => {
+                let ids: Vec<u32> = serde_json::from_value(fields["ids"].clone()).unwrap();
+                return assert_eq!(switch_off(&ids), bytes);
             }
             _ => {}
         }

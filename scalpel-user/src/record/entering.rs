@@ -38,6 +38,8 @@ pub(super) struct Entering {
     mapped: FxHashSet<(Pid, Runtime)>,
     /// Those with a probe that said HELLO, or of which all was said already.
     settled: FxHashSet<(Pid, Runtime)>,
+    /// Those of which it was said that nothing is seen.
+    unseen: FxHashSet<(Pid, Runtime)>,
     looks: u32,
 }
 
@@ -61,6 +63,12 @@ impl Entering {
             for offer in runtimes::offers(process, &installed).unwrap_or_default() {
                 let settled = (process.pid(), offer.present.runtime);
                 entering.settled.insert(settled);
+                if takeovers
+                    .iter()
+                    .any(|one| one.pid == settled.0 && one.outcome.is_err())
+                {
+                    entering.unseen.insert(settled);
+                }
                 if offer.offered != Offered::Calls || !is_told_of(takeovers, process.pid()) {
                     entering.take(process, &offer, socket);
                 }
@@ -86,6 +94,7 @@ impl Entering {
             Offered::Names => "native functions, and samples that name what it compiled",
             _ => "native functions, and samples in the runtime itself",
         };
+        self.unseen.insert((process.pid(), offer.present.runtime));
         self.refused.push(format!(
             "process {}: functions of {runtime} are not visible: {why_not}. Seen are {seen}",
             process.pid()
@@ -123,6 +132,19 @@ impl Entering {
         self.asked.len()
     }
 
+    /// Runtimes of which nothing was seen: whatever is written in their languages may have run there.
+    pub(super) fn unseen(&self) -> Vec<(Pid, Source)> {
+        let asked = self.asked.keys().map(|pid| (*pid, Runtime::Python));
+        let silent = self.mapped.difference(&self.settled).copied();
+        let all = self.unseen.iter().copied().chain(asked).chain(silent);
+        let mut all: Vec<_> = all
+            .filter_map(|(pid, runtime)| Some((pid, source_of(runtime)?)))
+            .collect();
+        all.sort_unstable_by_key(|(pid, source)| (*pid, *source as u8));
+        all.dedup();
+        all
+    }
+
     /// Those whose probe never came.
     pub(super) fn missing(&self) -> Vec<String> {
         let asked = self.asked.iter().map(|(pid, runtime)| {
@@ -147,18 +169,26 @@ fn is_told_of(takeovers: &[Takeover], pid: Pid) -> bool {
     takeovers.iter().any(|takeover| takeover.pid == pid)
 }
 
+/// Runtimes, and what their probes call themselves.
+const SPEAKERS: [(Source, Runtime); 7] = [
+    (Source::Python, Runtime::Python),
+    (Source::Node, Runtime::Node),
+    (Source::Java, Runtime::Java),
+    (Source::Ruby, Runtime::Ruby),
+    (Source::Php, Runtime::Php),
+    (Source::Dotnet, Runtime::Dotnet),
+    (Source::Lua, Runtime::Lua),
+];
+
 /// The runtime that a probe speaks for.
-const fn runtime_of(source: Source) -> Option<Runtime> {
-    match source {
-        Source::Python => Some(Runtime::Python),
-        Source::Node => Some(Runtime::Node),
-        Source::Java => Some(Runtime::Java),
-        Source::Ruby => Some(Runtime::Ruby),
-        Source::Php => Some(Runtime::Php),
-        Source::Dotnet => Some(Runtime::Dotnet),
-        Source::Lua => Some(Runtime::Lua),
-        _ => None,
-    }
+fn runtime_of(source: Source) -> Option<Runtime> {
+    let of = SPEAKERS.iter().find(|(of, _)| *of == source);
+    of.map(|(_, runtime)| *runtime)
+}
+
+fn source_of(runtime: Runtime) -> Option<Source> {
+    let of = SPEAKERS.iter().find(|(_, of)| *of == runtime);
+    of.map(|(source, _)| *source)
 }
 
 fn named(offer: &Offer) -> String {
@@ -266,6 +296,8 @@ mod tests {
         assert_eq!(missing.len(), 2, "{missing:?}");
         assert!(missing[0].starts_with("process 1: node"), "{missing:?}");
         assert!(missing[1].starts_with("process 2: python"), "{missing:?}");
+        let unseen = [(Pid(1), Source::Node), (Pid(2), Source::Python)];
+        assert_eq!(entering.unseen(), unseen);
     }
 
     #[test]
@@ -274,6 +306,7 @@ mod tests {
         entering.asked.insert(Pid(1), "python 3.14.8".into());
         entering.settled.insert((Pid(1), Runtime::Python));
         assert!(entering.missing()[0].contains("was asked"));
+        assert_eq!(entering.unseen(), [(Pid(1), Source::Python)]);
         entering.heard(Pid(1), Source::Python as u8);
         assert!(entering.missing().is_empty());
     }

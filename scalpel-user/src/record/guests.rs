@@ -1,13 +1,13 @@
 //! What a recording does with probes in language runtimes while it runs: hears what they say of themselves, keeps them
 //! within their budget, and tells in the end what became of them.
 
-use scalpel_common::segment::note_kind;
+use scalpel_common::segment::{note_kind, unseen};
 
 use super::entering::Entering;
 use super::live::Live;
 use super::now_mono;
 use super::subject::Subject;
-use crate::event::FuncId;
+use crate::event::{FuncId, Pid};
 use crate::input::{Input, ProbeWord};
 use crate::output::Output;
 use crate::probe::{self, Takeover};
@@ -40,15 +40,12 @@ impl Live {
             let text = format!("no CPU times of functions in process {}: {error}", word.pid);
             self.take(Input::Note(text));
         }
-        let note = self
-            .governor
-            .as_mut()
-            .filter(|_| word.kind == note_kind::RUNTIME)
-            .and_then(|governor| governor.watch(&word));
-        self.take(Input::Probe(word));
-        if let Some(note) = note {
-            self.take(Input::Note(note));
+        if word.kind == note_kind::RUNTIME
+            && let Some(governor) = &mut self.governor
+        {
+            governor.watch(&word);
         }
+        self.take(Input::Probe(word));
     }
 
     /// Loads probes into runtimes that run already. Says which cannot be entered, and what of them is seen.
@@ -75,11 +72,25 @@ impl Live {
             if let Ok((words, note)) = &takeover.outcome {
                 for word in words {
                     self.word(word.clone());
+                    // What ran for the other recording is not told again.
+                    self.unseen(word.pid, word.source, unseen::BEFORE);
                 }
                 output.detail(note);
                 self.take(Input::Note(note.clone()));
             }
         }
+    }
+
+    /// Whatever is written in a language may have run without being seen.
+    pub(super) fn unseen(&mut self, pid: Pid, source: u8, why: u64) {
+        self.take(Input::Probe(ProbeWord {
+            pid,
+            source,
+            kind: note_kind::UNSEEN,
+            time: now_mono(),
+            value: why,
+            text: String::new(),
+        }));
     }
 
     pub(super) fn tell_of_runtimes(&mut self, report: &probe::ProbeReport, output: &Output) {

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use scalpel_common::segment::unseen;
 
 use super::cost::TargetCpu;
 use super::counted::Counted;
@@ -242,6 +243,9 @@ impl Live {
     pub(super) fn note_unwatched(&mut self) {
         let mut notes = self.unwatched.notes();
         notes.extend(self.entering.missing());
+        for (pid, source) in self.entering.unseen() {
+            self.unseen(pid, source as u8, unseen::UNWATCHED);
+        }
         for note in notes {
             self.take(Input::Note(note));
         }

@@ -7,7 +7,11 @@ what the interpreter has not imported by itself.
 import os
 import sys
 
-NOTE_RUNTIME, NOTE_BLIND_SPOT, NOTE_REFUSAL, NOTE_NOTE = 1, 2, 4, 5
+NOTE_RUNTIME, NOTE_BLIND_SPOT, NOTE_REFUSAL, NOTE_NOTE, NOTE_UNSEEN = 1, 2, 4, 5, 7
+# Why functions may run unseen.
+UNSEEN_BEFORE, UNSEEN_UNWATCHED = 1, 4
+# Files that are told one by one: their notes share room with others. A longer path would be cut.
+MOST_FILES, LONGEST_PATH = 100, 232
 MODE_CALL, MODE_COUNT, MODE_NATIVE = 1, 2, 4
 OLDEST = (3, 8)
 
@@ -45,6 +49,7 @@ def _start(own):
     refusal = _wire(_native, own)
     if refusal:
         _native.note(NOTE_REFUSAL, 0, "%s: %s" % (runtime(), refusal))
+        _native.note(NOTE_UNSEEN, UNSEEN_UNWATCHED, "")
     return refusal
 
 
@@ -84,7 +89,28 @@ def _wire(native, own):
     for blind_spot in BLIND_SPOTS + mechanism.BLIND_SPOTS:
         native.note(NOTE_BLIND_SPOT, 0, blind_spot)
     _at_exit(native)
-    return mechanism.start(native)
+    refusal = mechanism.start(native)
+    if not refusal:
+        _tell_loaded(native, folders)
+    return refusal
+
+
+def _tell_loaded(native, own):
+    """Say which files were loaded before: what ran of them then was not seen."""
+    known = tuple(_standard_library()) + tuple(own)
+    files = []
+    for module in list(sys.modules.values()):
+        # Not by `getattr`: a module may make its attributes when they are asked for.
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if type(file) is not str or not file.endswith(".py"):
+            continue
+        path = os.path.abspath(file)
+        if not path.startswith(known) or "-packages" in path:
+            files.append(path)
+    if len(files) > MOST_FILES or any(len(os.fsencode(path)) > LONGEST_PATH for path in files):
+        files = [""]
+    for path in files:
+        native.note(NOTE_UNSEEN, UNSEEN_BEFORE, path)
 
 
 def _layout_proved(native):

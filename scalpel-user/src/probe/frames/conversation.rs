@@ -3,7 +3,7 @@
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
-use scalpel_common::segment::note_kind;
+use scalpel_common::segment::{note_kind, unseen};
 use scalpel_common::wire::TIMEOUT_SECONDS;
 
 use super::speech::{Reply, Speech};
@@ -86,6 +86,10 @@ impl Conversation {
         shared: &mut Shared,
         give: &mut Give<'_>,
     ) -> Result<bool, Gone> {
+        let off = self.speech.newly_off(shared);
+        if !off.is_empty() {
+            self.unsent.extend(wire::switch_off(&off));
+        }
         for _ in 0..ROUNDS {
             self.send(shared.now);
             self.understand(known, shared, give)?;
@@ -204,6 +208,14 @@ impl Conversation {
         let text = format!("{why}: what it had not sent is missing");
         self.speech
             .say(note_kind::NOTE, 0, &text, known, shared, give)?;
+        self.speech.say(
+            note_kind::UNSEEN,
+            unseen::UNWATCHED,
+            "",
+            known,
+            shared,
+            give,
+        )?;
         self.speech.leave_out(shared);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What the frames of one connection mean. No socket and no clock of its own; every number is a stranger's.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use scalpel_common::segment::{CPU_NOT_READ, NOTE_TEXT, note_kind};
 
 use super::{Known, LAG, MOST_IDS, MOST_THREADS};
@@ -42,6 +42,9 @@ pub(super) struct Speech {
     lanes: FxHashMap<u32, Writer>,
     /// By process-local id.
     functions: FxHashMap<u32, Counted>,
+    /// Local ids that the peer was told to leave out, and how many functions it had and were off when that was looked at.
+    off: FxHashSet<u32>,
+    off_among: (usize, usize),
     pub(super) tally: Tally,
 }
 
@@ -52,8 +55,27 @@ impl Speech {
             source,
             lanes: FxHashMap::default(),
             functions: FxHashMap::default(),
+            off: FxHashSet::default(),
+            off_among: (0, 0),
             tally: Tally::default(),
         }
+    }
+
+    /// Local ids of functions that are off and of which the peer does not know it yet.
+    pub(super) fn newly_off(&mut self, shared: &Shared) -> Vec<u32> {
+        let among = (self.functions.len(), shared.off.len());
+        if shared.off.is_empty() || std::mem::replace(&mut self.off_among, among) == among {
+            return Vec::new();
+        }
+        let is_off = |counted: &Counted| shared.off.contains(&counted.id);
+        let all = self.functions.iter().filter(|(_, counted)| is_off(counted));
+        let mut new: Vec<u32> = all
+            .map(|(local, _)| *local)
+            .filter(|local| !self.off.contains(local))
+            .collect();
+        new.sort_unstable();
+        self.off.extend(&new);
+        new
     }
 
     /// Takes one frame.

@@ -16,7 +16,7 @@ use super::super::wire::tests::{frame_of, hello_frame};
 use super::super::{EndsTold, SMALLEST_MEMORY};
 use super::*;
 use crate::event::Control;
-use crate::event::{CPU_NOT_MEASURED, Event, Kind, Source};
+use crate::event::{CPU_NOT_MEASURED, Event, FuncId, Kind, Source};
 use crate::function::FunctionTable;
 use crate::input::Input;
 
@@ -81,6 +81,15 @@ impl Peer {
         payload[4..]
             .chunks(8)
             .map(|pair| (word(&pair[..4]), word(&pair[4..])))
+            .collect()
+    }
+
+    fn switched_off(&mut self) -> Vec<u32> {
+        let (kind, payload) = self.answer().unwrap();
+        assert_eq!(kind, frame::OFF);
+        let words = payload[4..].chunks(4);
+        words
+            .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
             .collect()
     }
 
@@ -527,4 +536,23 @@ fn a_process_that_is_gone_ends_its_threads() {
     let ends = |input: &&Input| matches!(input, Input::Control(Control::Exit { tid: Tid(ended), .. }) if *ended == tid());
     assert_eq!(alone.inputs.iter().filter(ends).count(), 1);
     assert!(alone.frames.known.is_empty());
+}
+
+#[test]
+fn a_peer_is_told_once_of_each_function_that_is_off() {
+    let (heard, mut peer) = of_us();
+    peer.name(&[(1, "hot"), (2, "rare")]);
+    let hot = FuncId::new(peer.acknowledged()[0].1).unwrap();
+    heard.probes.switch_off(&[hot]);
+    assert_eq!(peer.switched_off(), [1]);
+    peer.name(&[(3, "late")]);
+    // The next answer is no second OFF.
+    assert_eq!(peer.acknowledged().len(), 1);
+    peer.bye();
+    let mut again = Peer::connect(heard.probes.socket());
+    again.name(&[(9, "hot")]);
+    assert_eq!(again.acknowledged(), [(9, hot.get())]);
+    assert_eq!(again.switched_off(), [9], "it has another number for it");
+    again.bye();
+    heard.finish();
 }

@@ -1,10 +1,10 @@
 //! Counters of a segment: calls that were counted instead of written, and what was lost.
 
-use scalpel_common::segment::CPU_NOT_READ;
+use scalpel_common::segment::{CPU_NOT_READ, note_kind, unseen};
 
 use super::{Holder, LaneState, Reader};
-use crate::event::{CPU_NOT_MEASURED, Event, FuncId, Kind, Pid, Tid};
-use crate::input::Input;
+use crate::event::{CPU_NOT_MEASURED, Event, FuncId, Kind, MonoTime, Pid, Tid};
+use crate::input::{Input, ProbeWord};
 use crate::probe::layout::{function, header};
 use crate::probe::shared::{Give, Gone, Shared, send};
 
@@ -159,7 +159,24 @@ impl Reader {
             .max(self.tally.charged)
             .saturating_add(since(header::CALLS_PAST_LEASE, self.before.past_lease));
         self.tally.lost_events = events;
+        let past_lease = since(header::CALLS_PAST_LEASE, self.before.past_lease);
+        let is_unseen = past_lease > 0 || self.refusals() != (0, 0);
+        if is_unseen && !std::mem::replace(&mut self.told_unseen, true) {
+            send(give, Input::Probe(self.unseen(shared.now)))?;
+        }
         Ok(())
+    }
+
+    /// Nobody knows of which functions calls were lost.
+    fn unseen(&self, now: u64) -> ProbeWord {
+        ProbeWord {
+            pid: self.family.owner().pid(),
+            source: self.source,
+            kind: note_kind::UNSEEN,
+            time: MonoTime(now),
+            value: unseen::UNWATCHED,
+            text: String::new(),
+        }
     }
 
     /// What could not be named, for the reader of the result.

@@ -70,6 +70,8 @@ pub(in crate::probe) struct Reader {
     notes_read: u32,
     notes_inherited: u32,
     before: Before,
+    /// It was told that functions may have run of which nothing is known.
+    told_unseen: bool,
     demand: room::Demand,
     /// Sums of lanes that changed hands.
     gone_calls: u64,
@@ -92,6 +94,7 @@ impl Reader {
             notes_read: 0,
             notes_inherited: 0,
             before: Before::default(),
+            told_unseen: false,
             demand: room::Demand::default(),
             gone_calls: 0,
             gone_events: 0,
