@@ -514,3 +514,17 @@ fn nobody_writes_for_a_process_that_does_not_share_the_segment() {
             .any(|input| matches!(input, Input::ThreadName(_, Tid(tid), _) if *tid == other.id()))
     );
 }
+
+#[test]
+fn each_recording_has_a_socket_of_its_own_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let us = [std::process::id()];
+    let (one, other) = (Heard::start(&us), Heard::start(&us));
+    assert_ne!(one.probes.socket(), other.probes.socket());
+    for heard in [&one, &other] {
+        let metadata = std::fs::metadata(heard.probes.socket()).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    }
+    one.finish();
+    other.finish();
+}
