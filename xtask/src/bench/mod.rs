@@ -162,7 +162,7 @@ fn measure(part: Part, options: &Options) -> Result<Vec<Section>> {
         Part::Ingest => ingest::run(rounds(5)),
         Part::Lanes => return lanes::run(rounds(5)),
         Part::Real => real::run(rounds(3)),
-        Part::Node => node::run(rounds(5)),
+        Part::Node => return node::run(rounds(5)),
         Part::Scope => scope::run(rounds(7), options.yes),
         Part::Pt => pt::run(rounds(7), options.yes),
         Part::Python => return python::run(rounds(7), options.yes),

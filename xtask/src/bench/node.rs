@@ -86,7 +86,7 @@ struct Bench {
 }
 
 /// Each way in turn, `rounds` times.
-pub(super) fn run(rounds: usize) -> Result<Section> {
+pub(super) fn run(rounds: usize) -> Result<Vec<Section>> {
     let bench = Bench {
         node: node::newest_enough()?,
         probe: node::build()?,
@@ -117,8 +117,20 @@ pub(super) fn run(rounds: usize) -> Result<Section> {
         }
     }
     finish(&mut section);
-    Ok(section)
+    Ok(vec![section, bench.recorded(rounds)?])
 }
+
+/// Express through `record` itself: nothing in between is a stand-in.
+const RECORDED: [(&str, Option<&str>); 4] = [
+    ("plain", None),
+    ("A/A: plain once more", None),
+    ("recorded, each call", Some("call")),
+    ("recorded, counts", Some("count")),
+];
+
+const ABOUT_RECORDED: &str = "The same server under `scalpel-ebpf record --no-kernel` (release build): 10,000 requests of five \
+kinds by a client in a process of its own that keeps 20 under way, after a warm-up of 2,000; microseconds of wall time a \
+request. Collector and client share the machine's processors with the server.";
 
 const ABOUT: &str = "The same program plain, with the probe (raw TSC, a stand-in for the collector drains the lanes), and \
 with each peer, in turn; CPU time of the process with all of its threads, as the program tells it. Calls and parsing are \
@@ -144,10 +156,64 @@ impl Bench {
         Ok(())
     }
 
+    /// The server's throughput, with and without.
+    fn recorded(&self, rounds: usize) -> Result<Section> {
+        cmd::build_release("scalpel-user", &["--bin", "scalpel-ebpf"])?;
+        let mut section = Section {
+            title: "Node.js: Express, recorded",
+            about: ABOUT_RECORDED.into(),
+            unit: "us a request",
+            base: "plain",
+            ..Section::default()
+        };
+        for round in 1..=rounds {
+            cmd::say(format_args!("recorded: round {round} of {rounds}"));
+            for (name, mode) in RECORDED {
+                // Milliseconds a thousand are microseconds each.
+                let wall = self.serve(mode)?.wall_ms.context("no wall time")?;
+                section.add(name, wall);
+            }
+        }
+        Ok(section)
+    }
+
+    fn serve(&self, mode: Option<&str>) -> Result<Told> {
+        let mut command = match mode {
+            None => Command::new(&self.node),
+            Some(mode) => {
+                let recorder = cmd::target().join("release/scalpel-ebpf");
+                let mut command = Command::new(std::path::absolute(recorder)?);
+                command
+                    .args([
+                        "record",
+                        "--no-kernel",
+                        "--max-loss",
+                        "100",
+                        "--probe-mode",
+                        mode,
+                    ])
+                    .args(["-o", "run.genome", "--"])
+                    .arg(&self.node)
+                    .env(
+                        "SCALPEL_PROBES",
+                        std::path::absolute(crate::probes::home())?,
+                    );
+                command
+            }
+        };
+        command.arg(EXPRESS);
+        self.ended(command)
+    }
+
     fn launch(&self, way: &Way, program: &str) -> Result<Told> {
         let mut command = self.command(way);
+        command.arg(program);
+        self.ended(command)
+    }
+
+    /// Runs a program of the folder to its end.
+    fn ended(&self, mut command: Command) -> Result<Told> {
         command
-            .arg(program)
             .current_dir(self.folder.path())
             .env("SCALPEL_PACKAGES", self.folder.path())
             .env("NODE_PATH", self.packages.join("node_modules"))

@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use super::counts::Counts;
+use super::python::recorder;
 use crate::probes::node::{build, folder, newest_enough, packages, runtime};
 use crate::probes::python;
 use crate::{apt, cmd};
@@ -25,6 +26,7 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
     let (probe, collector) = (build()?, python::collector()?);
     let packages = packages()?;
     let installed = newest_enough()?;
+    let recorder = recorder()?;
     let tests = |node: &Path, names: &[String]| {
         let mut command = cmd::command(&installed);
         command
@@ -33,7 +35,8 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
             .env("SCALPEL_NODE", node)
             .env("SCALPEL_PROBE", &probe)
             .env("SCALPEL_PACKAGES", &packages)
-            .env("SCALPEL_COLLECTOR", &collector);
+            .env("SCALPEL_COLLECTOR", &collector)
+            .env("SCALPEL_RECORDER", &recorder);
         watch(&mut command)
     };
     let mut counts = prettier(&installed, &packages)?;
