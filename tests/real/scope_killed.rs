@@ -61,7 +61,7 @@ struct Done {
     /// Killed while the process was traced, and while a guardian was there.
     traced: u64,
     guardians: u64,
-    /// How long a scope takes that is let go: a kill comes at any moment of it, and somewhat later.
+    /// How long a scope takes that is let go: half of the kills come at any moment of it, and somewhat later.
     took: Duration,
 }
 
@@ -111,8 +111,15 @@ impl Victim {
     /// A scope whose tool, or whose guardian, is killed behind a pause.
     fn kill(&self, done: &mut Done, dice: &mut Dice) -> Outcome {
         let args = self.args(&["--func", self.func, "--calls", "100000"]);
-        let scope = Running::start(command(self.pid, &args)?)?;
-        let most = u64::try_from(done.took.as_millis()).unwrap_or(0) * 3 / 2;
+        let mut scope = Running::start(command(self.pid, &args)?)?;
+        let most = if dice.roll(2) == 0 {
+            // While calls are recorded.
+            scope.stderr_line(|line| line.contains("waiting for"))?;
+            200
+        } else {
+            // Whatever it does.
+            u64::try_from(done.took.as_millis()).unwrap_or(0) * 3 / 2
+        };
         std::thread::sleep(Duration::from_millis(dice.roll(most.clamp(50, 5_000))));
         let guardian = guardian_of(scope.pid()).filter(|_| dice.roll(2) == 0);
         done.killed += 1;

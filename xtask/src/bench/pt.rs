@@ -49,6 +49,11 @@ text is ns a distinct instruction."
         cmd::say(format_args!("pt: round {round} of {rounds}"));
         pass(&mut section, &recording, &ours, &peer)?;
     }
+    section.remarks.push(
+        "Making each block a checked value costs what the second row is above the first; keeping it until no packet can cut \
+it, what the third is above the second."
+            .into(),
+    );
     for row in &mut section.rows {
         let target = ROWS.iter().find(|(_, name, _)| *name == row.name);
         row.target = target.map_or("", |(.., target)| target);

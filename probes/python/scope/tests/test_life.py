@@ -41,7 +41,7 @@ def test_a_thousand_scopes_leave_nothing(spin):
     assert after["kib"] <= before["kib"] + 1024
 
 
-def test_a_million_passes_of_one_site_are_bounded(spin):
+def test_a_hundred_thousand_passes_of_one_site_are_bounded(spin):
     def passes(times):
         for _ in range(times):
             with HwTrace.scope(spin.code, emit=None) as t:
@@ -50,12 +50,12 @@ def test_a_million_passes_of_one_site_are_bounded(spin):
 
     passes(2000)
     before = left()
-    t = passes(998_000)
+    t = passes(98_000)
     after = left()
     assert after["kib"] <= before["kib"] + 1024
     assert after["mappings"] <= before["mappings"] + 2
     assert t.skip_reason.startswith("budget spent")
-    assert t.totals.passes == 1_000_000
+    assert t.totals.passes == 100_000
     assert t.totals.traps <= 1_100_000
 
 

@@ -136,6 +136,8 @@ pub struct Decoder {
     image: Option<Rc<Image>>,
     status: c_int,
     synchronised: bool,
+    /// Where libipt writes a block, all of it each time.
+    next: RawBlock,
     /// The error behind the block that was told last.
     failed: Option<c_int>,
     /// Blocks that are still wanted behind the last packet.
@@ -171,6 +173,7 @@ impl Decoder {
             image: None,
             status: 0,
             synchronised: false,
+            next: RawBlock::default(),
             failed: None,
             beyond: 0,
             _trace: trace,
@@ -274,10 +277,12 @@ impl Decoder {
     /// The next block; `None` of no instruction. An error behind it is kept for the next item.
     #[inline]
     fn block(&mut self) -> Option<Block> {
-        let mut block = RawBlock::default();
+        let Self {
+            library, raw, next, ..
+        } = self;
         // SAFETY: decoder and block are alive, and the size is the block's.
-        let status =
-            unsafe { (self.library.pt_blk_next)(self.raw, &raw mut block, size_of::<RawBlock>()) };
+        let status = unsafe { (library.pt_blk_next)(*raw, &raw mut *next, size_of::<RawBlock>()) };
+        let block = *next;
         self.failed = (status < 0).then_some(status);
         self.status = status.max(0);
         (block.instructions > 0).then_some(Block {
