@@ -4,7 +4,7 @@ use scalpel_common::kernel::LossClass;
 use scalpel_user::event::{Addr, Control, Event, FuncId, MonoTime, Pid, Sample, Tid};
 use scalpel_user::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
 use scalpel_user::input::{
-    Bound, CountedEdge, CountedSite, CountedTimes, Counts, Input, Loss, RunInfo, Symbol,
+    Bound, CountedEdge, CountedSite, CountedTimes, Counts, Inlined, Input, Loss, RunInfo, Symbol,
 };
 
 /// Takes inputs from the front of a byte string until it is empty.
@@ -258,6 +258,15 @@ impl<'a> Stream<'a> {
         }
     }
 
+    fn inlined(&mut self) -> Inlined {
+        let functions = (0..self.byte() & 3).map(|_| self.func()).collect();
+        Inlined {
+            pid: self.pid(),
+            address: self.address(),
+            functions,
+        }
+    }
+
     fn run(&mut self) -> RunInfo {
         RunInfo {
             uuid: "6f0e3e0c-6f4e-4a57-9d55-1f3c0d1d2a11".into(),
@@ -294,6 +303,7 @@ impl Iterator for Stream<'_> {
                 since: Some(MonoTime(self.number())),
                 reason: "over budget".into(),
             }),
+            15 if self.byte() & 1 == 0 => Input::Inlined((0..self.byte() & 7).map(|_| self.inlined()).collect()),
             15 => Input::Symbols((0..self.byte() & 7).map(|_| self.symbol()).collect()),
             16 => Input::ThreadName(self.pid(), self.tid(), "worker".into()),
             17 => Input::Note("a note".into()),

@@ -119,6 +119,7 @@ fn build(inputs: impl Iterator<Item = Input>) -> (Builder, MonoTime, u64) {
             Input::Drained(time) => order.drained(time, &mut |item| take(&mut builder, item)),
             Input::ThreadName(pid, tid, name) => builder.thread_name(pid, tid, &name),
             Input::End(time) => last = time,
+            Input::Inlined(inlined) => builder.inlined(inlined),
             Input::Losses(_)
             | Input::Bound(_)
             | Input::Symbols(_)

@@ -214,6 +214,8 @@ pub enum Input {
     Bound(Bound),
     /// Names of sampled addresses of a process: written at the end, so that a replay needs no files.
     Symbols(Vec<Symbol>),
+    /// Functions that debug information has inlined at sampled addresses: written at the end, too.
+    Inlined(Vec<Inlined>),
     /// Name of a thread.
     ThreadName(Pid, Tid, String),
     /// Something the user should know: shown as a doubt in every report.
@@ -222,6 +224,18 @@ pub enum Input {
     End(MonoTime),
     /// A probe's word about itself.
     Probe(ProbeWord),
+}
+
+/// What is inlined at one sampled address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inlined {
+    /// Process the address belongs to.
+    pub pid: Pid,
+    /// The address as sampled.
+    pub address: u64,
+    /// Functions, the outermost first; each is a part of the one before it, and the first of the address's function. All
+    /// are defined by earlier [`Input::Function`]s.
+    pub functions: Vec<FuncId>,
 }
 
 /// The name of one sampled address.

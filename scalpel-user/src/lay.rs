@@ -19,6 +19,9 @@ const SYSTEM: &[&str] = &[
     "/usr/", "/bin/", "/sbin/", "/lib", "/opt/", "/nix/", "/snap/",
 ];
 
+/// Whether somebody waits for the end and not for the sources.
+pub type Stop<'a> = dyn Fn() -> bool + Sync + 'a;
+
 /// What is to be looked at for what exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
@@ -49,13 +52,13 @@ impl Sources {
         self.roots.is_empty() && self.executables.is_empty()
     }
 
-    /// Reads everything. What `before` knows of an unchanged source is not parsed again.
+    /// Reads everything, or nothing once `stop` says so. What `before` knows of an unchanged source is not parsed again.
     ///
     /// # Errors
     /// Names the executable that cannot be read, or the folders that have nothing that is known.
-    pub fn build(&self, before: &Kept) -> anyhow::Result<Built> {
-        let built = static_::build(&self.roots, &self.executables, before)?;
-        if built.kept.catalog.is_empty() {
+    pub fn build(&self, before: &Kept, stop: &Stop<'_>) -> anyhow::Result<Built> {
+        let built = static_::build(&self.roots, &self.executables, before, stop)?;
+        if built.kept.catalog.is_empty() && !built.stopped {
             bail!(
                 "no file of a known language lies below {}: name the folder of the sources with --src",
                 self.shown()
@@ -110,20 +113,30 @@ fn executable(path: &Path) -> anyhow::Result<PathBuf> {
 
 /// Reads what exists, and keeps it in the genome with what each function is there. The recording is worth more than what
 /// is laid under it: a failure is noted in it.
-pub fn lay(genome: &mut Genome, sources: &Sources, before: &Kept, output: &Output) {
+pub fn lay(
+    genome: &mut Genome,
+    sources: &Sources,
+    before: &Kept,
+    stop: &Stop<'_>,
+    output: &Output,
+) {
     if sources.is_empty() {
         return;
     }
     let own = sources.with_own(genome);
-    let built = own.build(before).or_else(|error| {
+    let built = own.build(before, stop).or_else(|error| {
         // An executable that nobody named is no reason to have nothing.
         if own == *sources {
             return Err(error);
         }
         output.detail(&format!("{error:#}"));
-        sources.build(before)
+        sources.build(before, stop)
     });
     match built {
+        Ok(built) if built.stopped => genome.notes.push(
+            "the sources were not read whole, for it was told to end: nothing is matched, and `genome match` can do it later"
+                .into(),
+        ),
         Ok(built) => {
             genome.catalog = built.kept.catalog;
             genome.facts = built.kept.facts;
@@ -216,4 +229,38 @@ fn texts(functions: &FunctionTable) -> Vec<(String, u64)> {
     texts.sort_unstable();
     texts.dedup();
     texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::genome::tests::example;
+    use crate::output::When;
+
+    #[test]
+    fn who_is_told_to_end_reads_no_further_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.py", "b.py"] {
+            std::fs::write(folder.path().join(name), "def f(): pass\n").unwrap();
+        }
+        let sources = Sources::of(&[folder.path().to_owned()], &[]).unwrap();
+        let output = Output::new(-1, When::Never);
+        let laid = |stop: &Stop<'_>| {
+            let mut genome = example();
+            lay(&mut genome, &sources, &Kept::default(), stop, &output);
+            genome
+        };
+        let whole = laid(&|| false);
+        assert_eq!(whole.catalog.files.len(), 2);
+        let asked = std::sync::atomic::AtomicU32::new(0);
+        let second = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0;
+        for stop in [&(|| true) as &Stop<'_>, &second] {
+            let stopped = laid(stop);
+            assert!(stopped.catalog.is_empty() && stopped.matches.is_empty());
+            let notes = stopped.notes.len() - example().notes.len();
+            assert_eq!(notes, 1);
+            let note = stopped.notes.last().unwrap();
+            assert!(note.contains("not read whole"), "{note}");
+        }
+    }
 }

@@ -99,6 +99,7 @@ impl Session {
                 self.assembly.bound(bound);
             }
             Input::Symbols(symbols) => self.name(symbols),
+            Input::Inlined(inlined) => self.builder.inlined(inlined),
             Input::ThreadName(pid, tid, name) => self.builder.thread_name(pid, tid, &name),
             Input::Note(note) => self.assembly.note(note),
             Input::End(time) => self.assembly.ended(time),

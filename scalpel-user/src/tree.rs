@@ -18,6 +18,8 @@ impl ContextId {
 /// What a context's edge from its parent is known from. A context seen both ways is [`EdgeSource::Exact`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EdgeSource {
+    /// Debug information: the callee's code is a part of the caller's, and samples were taken in it.
+    Inlined,
     /// Sampled stacks only.
     Sampled,
     /// The return address at entry named the caller, and the caller is not itself probed.
@@ -30,6 +32,7 @@ impl EdgeSource {
     /// Short stable word for tables and JSON.
     pub const fn word(self) -> &'static str {
         match self {
+            Self::Inlined => "inlined",
             Self::Sampled => "sampled",
             Self::CallSite => "call-site",
             Self::Exact => "exact",
@@ -48,12 +51,15 @@ pub struct Context {
     pub source: EdgeSource,
 }
 
-/// Contexts of which no two are one path: told apart by parent and function alone.
+/// Contexts of which no two are one path: told apart by parent, function, and whether it is inlined.
 #[derive(Clone, Debug)]
 pub struct Contexts {
     all: Vec<Context>,
-    ids: FxHashMap<(ContextId, Option<FuncId>), ContextId>,
+    ids: FxHashMap<Path, ContextId>,
 }
+
+/// Parent, function, and whether it is inlined there: one function may be called and inlined by the same other one.
+type Path = (ContextId, Option<FuncId>, bool);
 
 impl Contexts {
     /// These, whose parents come first; the root alone of none.
@@ -68,7 +74,10 @@ impl Contexts {
         let ids = (0u32..)
             .zip(&all)
             .skip(1)
-            .map(|(id, context)| ((context.parent, context.func), ContextId(id)))
+            .map(|(id, context)| {
+                let inlined = context.source == EdgeSource::Inlined;
+                ((context.parent, context.func, inlined), ContextId(id))
+            })
             .collect();
         Self { all, ids }
     }
@@ -81,7 +90,8 @@ impl Contexts {
         source: EdgeSource,
     ) -> ContextId {
         let next = ContextId(self.all.len() as u32);
-        let id = *self.ids.entry((parent, func)).or_insert(next);
+        let path = (parent, func, source == EdgeSource::Inlined);
+        let id = *self.ids.entry(path).or_insert(next);
         match self.all.get_mut(id.0 as usize) {
             Some(known) => known.source = known.source.max(source),
             None => self.all.push(Context {

@@ -3,6 +3,7 @@
 //!
 //! `cargo xtask test` brings the projects; without them, or without root and BPF, a test is skipped.
 
+mod labelled;
 mod native;
 mod node;
 mod postgres;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     sqlite::add(&mut suite, &programs);
     ripgrep::add(&mut suite);
     native::add(&mut suite);
+    labelled::add(&mut suite);
     node::add(&mut suite);
     scope::add(&mut suite, &programs);
     scope_killed::add(&mut suite, &programs);

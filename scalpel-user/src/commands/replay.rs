@@ -14,7 +14,7 @@ use crate::image::Pattern;
 use crate::input::Input;
 use crate::log::{Ending, Reader};
 use crate::order::{Order, Released, Stream};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::plan::ReplayPlan;
 use crate::sink::Style;
 use crate::sink::timeline::{Filter, Timeline};
@@ -42,12 +42,9 @@ fn rebuild(plan: &ReplayPlan, path: &Path, output: &Output) -> anyhow::Result<Ou
 
 fn show(plan: &ReplayPlan, output: &Output) -> anyhow::Result<Outcome> {
     let pattern = recording::pattern(plan.func.as_ref())?;
-    let style = Style {
-        color: output.stdout().color,
-    };
     let mut reader = source::replay(&plan.file)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let mut show = Show::new(plan, pattern, style);
+    let mut show = Show::new(plan, pattern, output.stdout());
     for input in reader.by_ref() {
         show.take(input, &mut out)?;
         if show.is_done() {
@@ -77,6 +74,8 @@ struct Show<'a> {
     plan: &'a ReplayPlan,
     pattern: Option<Pattern>,
     style: Style,
+    /// Of the terminal, if there is one.
+    columns: Option<usize>,
     order: Order,
     functions: FunctionTable,
     timeline: Option<Timeline>,
@@ -86,13 +85,17 @@ struct Show<'a> {
 }
 
 impl<'a> Show<'a> {
-    fn new(plan: &'a ReplayPlan, pattern: Option<Pattern>, style: Style) -> Self {
+    fn new(plan: &'a ReplayPlan, pattern: Option<Pattern>, stdout: output::Stream) -> Self {
+        let style = Style {
+            color: stdout.color,
+        };
         let (order, functions) = (Order::new(), FunctionTable::new());
         let meant = Rc::default();
         Self {
             plan,
             pattern,
             style,
+            columns: stdout.terminal.then_some(stdout.width),
             order,
             functions,
             timeline: None,
@@ -167,7 +170,11 @@ impl<'a> Show<'a> {
                 }),
             limit: self.plan.limit.map(|limit| limit as u64),
         };
-        Timeline::new(started, self.style, filter)
+        let timeline = Timeline::new(started, self.style, filter);
+        match self.columns {
+            Some(columns) => timeline.within(columns),
+            None => timeline,
+        }
     }
 }
 

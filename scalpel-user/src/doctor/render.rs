@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Check, Status, blocked};
 use crate::caps::{Abilities, Facts};
-use crate::output::{Paint, Stream};
+use crate::output::{Paint, Stream, wrapped};
 
 /// Checks for people: a line each, with reason and next step below where there are any.
 pub fn text(sections: &[(&str, &[Check])], stream: Stream) -> String {
@@ -34,14 +34,15 @@ fn line(check: &Check, width: usize, stream: Stream) -> String {
         Status::Warn => stream.paint("warn", Paint::Yellow),
         Status::Fail => stream.paint("FAIL", Paint::Red),
     };
-    let mut out = format!("  {mark}  {:width$}  {}\n", check.name, check.found);
     let indent = " ".repeat(width + 10);
+    let room = stream.room(width + 10);
+    let found = wrapped(&check.found, room).join(&format!("\n{indent}"));
+    let mut out = format!("  {mark}  {:width$}  {found}\n", check.name);
     for (lead, text) in [("", &check.why), ("-> ", &check.next)] {
-        if !text.is_empty() {
-            out += &format!(
-                "{indent}{}\n",
-                stream.paint(&format!("{lead}{text}"), Paint::Dim)
-            );
+        let text = format!("{lead}{text}");
+        let lines = wrapped(&text, room).into_iter();
+        for line in lines.filter(|_| text.len() > lead.len()) {
+            out += &format!("{indent}{}\n", stream.paint(&line, Paint::Dim));
         }
     }
     out

@@ -22,6 +22,7 @@ const NOTE: u32 = 11;
 const END: u32 = 12;
 const PROBE: u32 = 13;
 const COUNTS: u32 = 14;
+const INLINED: u32 = 15;
 
 /// Appends `input`'s payload; returns its chunk kind and how many records it holds.
 pub(super) fn put(input: &Input, out: &mut Vec<u8>) -> (u32, usize) {
@@ -37,6 +38,7 @@ pub(super) fn put(input: &Input, out: &mut Vec<u8>) -> (u32, usize) {
         Input::Losses(losses) => count = put_list(put, losses, r::put_loss),
         Input::Bound(bound) => r::put_bound(put, bound),
         Input::Symbols(symbols) => count = put_list(put, symbols, r::put_symbol),
+        Input::Inlined(inlined) => count = put_list(put, inlined, r::put_inlined),
         Input::ThreadName(pid, tid, name) => {
             put.u32(pid.0).u32(tid.0).text(name);
         }
@@ -63,6 +65,7 @@ const fn kind(input: &Input) -> u32 {
         Input::Losses(_) => LOSSES,
         Input::Bound(_) => BOUND,
         Input::Symbols(_) => SYMBOLS,
+        Input::Inlined(_) => INLINED,
         Input::ThreadName(..) => THREAD_NAME,
         Input::Note(_) => NOTE,
         Input::End(_) => END,
@@ -99,6 +102,7 @@ pub(super) fn get(kind: u32, payload: &[u8]) -> Result<Option<Input>, Malformed>
         LOSSES => Input::Losses(get.list(r::loss)?),
         BOUND => Input::Bound(r::bound(get)?),
         SYMBOLS => Input::Symbols(get.list(r::symbol)?),
+        INLINED => Input::Inlined(get.list(r::inlined)?),
         THREAD_NAME => Input::ThreadName(Pid(get.u32()?), Tid(get.u32()?), get.text()?),
         NOTE => Input::Note(get.text()?),
         END => Input::End(MonoTime(get.u64()?)),
@@ -145,6 +149,7 @@ pub(super) fn span(input: &Input, lost: u64) -> Span {
         Input::Function(..)
         | Input::Losses(_)
         | Input::Symbols(_)
+        | Input::Inlined(_)
         | Input::ThreadName(..)
         | Input::Note(_) => point(0),
     }

@@ -5,7 +5,7 @@ use scalpel_common::kernel::LossClass;
 use super::codec::{Get, Malformed, Put};
 use crate::event::{Addr, Control, EVENT_SIZE, Event, FuncId, MonoTime, Pid, Sample, Tid};
 use crate::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
-use crate::input::{Bound, Loss, ProbeWord, RunInfo, Symbol};
+use crate::input::{Bound, Inlined, Loss, ProbeWord, RunInfo, Symbol};
 
 pub(super) fn put_run(put: &mut Put<'_>, run: &RunInfo) {
     put.text(&run.uuid)
@@ -378,6 +378,23 @@ pub(super) fn word(get: &mut Get<'_>) -> Result<ProbeWord, Malformed> {
         time: MonoTime(get.u64()?),
         value: get.u64()?,
         text: get.text()?,
+    })
+}
+
+pub(super) fn put_inlined(put: &mut Put<'_>, inlined: &Inlined) {
+    put.u32(inlined.pid.0).u64(inlined.address);
+    put.u32(u32::try_from(inlined.functions.len()).unwrap_or(u32::MAX));
+    for func in &inlined.functions {
+        put.u32(func.get());
+    }
+}
+
+pub(super) fn inlined(get: &mut Get<'_>) -> Result<Inlined, Malformed> {
+    let func = |get: &mut Get<'_>| FuncId::new(get.u32()?).ok_or(Malformed("function 0"));
+    Ok(Inlined {
+        pid: Pid(get.u32()?),
+        address: get.u64()?,
+        functions: get.list(func)?,
     })
 }
 

@@ -10,7 +10,7 @@ use super::*;
 use crate::event::{Addr, Control, Event, FuncId, Kind, MonoTime, Pid, Sample, Source, Tid};
 use crate::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
 use crate::input::{
-    Bound, CountedEdge, CountedSite, CountedTimes, Counts, Input, Loss, RunInfo, Symbol,
+    Bound, CountedEdge, CountedSite, CountedTimes, Counts, Inlined, Input, Loss, RunInfo, Symbol,
 };
 
 const NAME: &str = "test.log";
@@ -174,6 +174,11 @@ fn inputs() -> Vec<Input> {
                 func: Err(UnknownReason::BadFile("no ELF".into())),
             },
         ]),
+        Input::Inlined(vec![Inlined {
+            pid,
+            address: 1,
+            functions: vec![func(4), func(3)],
+        }]),
         Input::ThreadName(pid, tid, "worker".into()),
         Input::Note("a note".into()),
         Input::Control(Control::Exit {

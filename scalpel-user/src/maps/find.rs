@@ -89,13 +89,14 @@ fn map_of(path: &Path, text: &[u8], hash: fn(&[u8]) -> u64) -> Option<Found> {
     Some(match map {
         Ok(mut map) => {
             add_older_originals(&mut map, &at, hash);
+            add_alike_originals(&mut map, text, hash);
             Ok(map)
         }
         Err(error) => Err((at, error)),
     })
 }
 
-/// An original that is older than the map is the one that was built. A newer one is not believed.
+/// An original that is older than the map is the one that was built.
 fn add_older_originals(map: &mut Map, map_path: &Path, hash: fn(&[u8]) -> u64) {
     let modified = |path: &Path| {
         std::fs::metadata(path)
@@ -114,6 +115,21 @@ fn add_older_originals(map: &mut Map, map_path: &Path, hash: fn(&[u8]) -> u64) {
     for (at, content) in found {
         let place = map.contents.get_mut(at);
         place.into_iter().for_each(|place| *place = Some(content));
+    }
+}
+
+/// Of a newer one, as packages are unpacked in any order, the words tell.
+fn add_alike_originals(map: &mut Map, made: &str, hash: fn(&[u8]) -> u64) {
+    let open: Vec<(usize, String)> = map
+        .without_content()
+        .map(|(at, source)| (at, source.to_owned()))
+        .collect();
+    for (at, source) in open {
+        let original = read(Path::new(&source)).and_then(|bytes| String::from_utf8(bytes).ok());
+        if let Some(original) = original {
+            let content = hash(original.as_bytes());
+            map.compare(at, made, &original, content);
+        }
     }
 }
 
@@ -174,6 +190,68 @@ fn read(path: &Path) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As packages are published: the map brings no original, and the original beside it is not older.
+    #[test]
+    fn an_original_beside_the_map_is_believed_as_far_as_its_words_are_those_of_the_text() {
+        let source = "export function total(sum: number) { return add(sum, price) }\nexport function other(all: number) { return add(all, right) }\n";
+        let made = "function total(sum) { return add(sum, price); }\nfunction other(all) { return add(all, right); }\n//# sourceMappingURL=a.js.map";
+        let mut builder = sourcemap::SourceMapBuilder::new(None);
+        for (line, pairs) in [[(0, 0), (9, 16), (15, 22), (29, 44), (33, 48), (38, 53)]; 2]
+            .iter()
+            .enumerate()
+        {
+            for &(here, there) in pairs {
+                builder.add(
+                    line as u32,
+                    here,
+                    line as u32,
+                    there,
+                    Some("a.ts"),
+                    None,
+                    false,
+                );
+            }
+        }
+        let mut json = Vec::new();
+        builder.into_sourcemap().to_writer(&mut json).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("a.js"), made).unwrap();
+        std::fs::write(path("a.js.map"), json).unwrap();
+        let hash: fn(&[u8]) -> u64 = crate::catalog::hash;
+        let is_alike = |source: &str| {
+            std::fs::write(path("a.ts"), source).unwrap();
+            // Newer than the map: its age says nothing.
+            let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+            let file = std::fs::File::options()
+                .write(true)
+                .open(path("a.ts"))
+                .unwrap();
+            file.set_modified(later).unwrap();
+            let text = (
+                path("a.js").to_string_lossy().into_owned(),
+                hash(made.as_bytes()),
+            );
+            let (maps, unusable) = find([(text.0.as_str(), text.1)].into_iter(), hash);
+            assert!(unusable.is_empty());
+            let map = maps.of(text.1).unwrap();
+            let source_path = path("a.ts").to_string_lossy().into_owned();
+            assert_eq!(map.content(&source_path), Some(hash(source.as_bytes())));
+            [map.is_alike(0, 47), map.is_alike(48, 95)]
+        };
+        assert_eq!(is_alike(source), [true, true]);
+        assert_eq!(is_alike(&format!("\n{source}")), [false, false]);
+        // A function was put between them: of the first the words next to it are not those that were built.
+        let between = source.replacen(
+            '\n',
+            "\nexport function more(one: number) { return 1 }\n",
+            1,
+        );
+        assert_eq!(is_alike(&between), [false, false]);
+        assert_eq!(is_alike(&source.replace("total", "whole")), [false, true]);
+        assert_eq!(is_alike(""), [false, false]);
+    }
 
     #[test]
     fn sources_are_relative_to_the_map() {

@@ -6,6 +6,9 @@
 mod begins;
 pub mod find;
 mod lines;
+mod words;
+
+use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use sourcemap::DecodedMap;
@@ -37,6 +40,8 @@ struct Mapping {
     /// A function begins there, as far as a glance tells.
     begins: bool,
     original: Option<(u32, Place)>,
+    /// Whether the same word stands there in the original, if that was asked and both have one.
+    alike: Option<bool>,
 }
 
 /// A source map, flattened, with the lines of the text that it is for.
@@ -45,6 +50,8 @@ pub struct Map {
     mappings: Vec<Mapping>,
     sources: Vec<String>,
     contents: Vec<Option<u64>>,
+    /// Originals that did not come with the map, and of which the words tell whether they are those that were built.
+    by_words: BTreeSet<u32>,
     lines: Lines,
 }
 
@@ -101,6 +108,7 @@ impl Map {
                         .map(|text| hash(text.as_bytes()))
                 })
                 .collect(),
+            by_words: BTreeSet::new(),
             lines,
         })
     }
@@ -176,6 +184,7 @@ fn mapping(token: &sourcemap::Token<'_>, begins: impl Fn(Place) -> bool) -> Mapp
         original: token
             .has_source()
             .then(|| (token.get_src_id(), place(token.get_src()))),
+        alike: None,
     }
 }
 

@@ -48,7 +48,9 @@ pub struct EdgeOverlay {
 pub fn overlay(genome: &Genome, catalog: &Catalog, matching: &Matching) -> EdgeOverlay {
     let own = totals::per_context(&genome.tree, |_| true);
     let mut ran: BTreeMap<(DefId, DefId), FoundEdge> = BTreeMap::new();
-    for edge in totals::edges(&genome.tree, &own) {
+    // What is inlined is a part of its caller, and no call.
+    let calls = |edge: &totals::Edge| edge.source != EdgeSource::Inlined;
+    for edge in totals::edges(&genome.tree, &own).into_iter().filter(calls) {
         let definition = |func: crate::event::FuncId| {
             let outcome = matching.outcomes.get(func.get() as usize - 1)?;
             outcome.definition()

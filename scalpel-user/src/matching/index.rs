@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::catalog::{Catalog, DefId, Definition, File, FileId, Kind};
+use crate::function::Language;
 
 /// A catalog, prepared for questions.
 pub(super) struct Index<'a> {
@@ -14,6 +15,10 @@ pub(super) struct Index<'a> {
     /// Definitions of each file in the order of the starts of their declarations.
     by_place: Vec<Vec<DefId>>,
     native: FxHashMap<(FileId, u64), DefId>,
+    /// Files of Java by the outermost classes in them.
+    classes: FxHashMap<&'a str, Vec<FileId>>,
+    /// Functions of an executable that have no code but copies in others.
+    only_inlined: FxHashMap<(FileId, &'a str), DefId>,
 }
 
 impl<'a> Index<'a> {
@@ -26,6 +31,8 @@ impl<'a> Index<'a> {
             by_build: FxHashMap::default(),
             by_place: vec![Vec::new(); catalog.files.len()],
             native: FxHashMap::default(),
+            classes: FxHashMap::default(),
+            only_inlined: FxHashMap::default(),
         };
         for (id, file) in catalog.numbered_files() {
             index.add_file(id, file);
@@ -63,8 +70,12 @@ impl<'a> Index<'a> {
         self.by_base.entry(base(&file.path)).or_default().push(id);
     }
 
-    fn add_definition(&mut self, id: DefId, definition: &Definition) {
+    fn add_definition(&mut self, id: DefId, definition: &'a Definition) {
         match &definition.native {
+            Some(native) if native.address == 0 => {
+                let name = (definition.file, native.raw_name.as_str());
+                self.only_inlined.insert(name, id);
+            }
             Some(native) => {
                 self.native
                     .insert((definition.file, native.file_offset), id);
@@ -72,6 +83,14 @@ impl<'a> Index<'a> {
             None => {
                 let list = self.by_place.get_mut(definition.file.index());
                 list.into_iter().for_each(|list| list.push(id));
+                let file = self.catalog.file(definition.file);
+                if file.is_some_and(|file| file.language == Language::Java) {
+                    let class = definition.qualified.split('.').next().unwrap_or_default();
+                    let files = self.classes.entry(class).or_default();
+                    if files.last() != Some(&definition.file) {
+                        files.push(definition.file);
+                    }
+                }
             }
         }
     }
@@ -129,6 +148,16 @@ impl<'a> Index<'a> {
     /// The definition whose code begins at an offset of an executable.
     pub(super) fn code(&self, image: FileId, offset: u64) -> Option<DefId> {
         self.native.get(&(image, offset)).copied()
+    }
+
+    /// Files of Java with an outermost class of this name.
+    pub(super) fn files_of_class(&self, name: &str) -> impl Iterator<Item = FileId> {
+        self.classes.get(name).into_iter().flatten().copied()
+    }
+
+    /// The definition of this name that has no code of its own in an executable.
+    pub(super) fn only_inlined(&self, image: FileId, raw_name: &str) -> Option<DefId> {
+        self.only_inlined.get(&(image, raw_name)).copied()
     }
 
     /// The definition in a source that a function of an executable was made of.

@@ -183,6 +183,9 @@ fn wrapper(
             && last.source == first.source
             && holds(definition, last)
     };
+    if let Some(id) = moved(index, info, file, first, last) {
+        return Ok(id);
+    }
     match found {
         // Nothing of the original is a function there: a module's top level, as getters of what it passes on are made of.
         None => Err(Why::Generated),
@@ -194,6 +197,75 @@ fn wrapper(
             Err(Why::NoMapping)
         }
     }
+}
+
+/// What compilers move out of a class as a function of its own, and map nothing to at its beginning: static blocks, which
+/// have no name then, and `#private` methods, whose name holds theirs. Its end is the end of the original, which no other
+/// function with that name has.
+fn moved(
+    index: &Index<'_>,
+    info: &FunctionInfo,
+    file: FileId,
+    first: Original<'_>,
+    last: Original<'_>,
+) -> Option<DefId> {
+    let mut id = at(index, file, first)?;
+    loop {
+        let definition = index.catalog.definition(id)?;
+        let is_it = match definition.kind {
+            Kind::StaticBlock => info.raw_name.is_empty(),
+            _ => is_private_name(&info.raw_name, &definition.name),
+        };
+        let in_body = !in_head(definition, first) || starts_body(definition, first);
+        if is_it
+            && in_body
+            && last.source == first.source
+            && ends(definition, last)
+            && fits(info, definition)
+        {
+            return Some(id);
+        }
+        id = definition.parent?;
+    }
+}
+
+/// `_Shop_total`, `_Shop_total_get`, `_Shop_total_1` of `#total`, as tsc names them.
+fn is_private_name(made: &str, name: &str) -> bool {
+    let (Some(name), Some(made)) = (name.strip_prefix('#'), made.rsplit('.').next()) else {
+        return false;
+    };
+    let without = |made: &str, end: &str| made.strip_suffix(end).map(str::to_owned);
+    let digits = made.trim_end_matches(|digit: char| digit.is_ascii_digit());
+    let numbered = digits
+        .strip_suffix('_')
+        .filter(|_| digits.len() < made.len());
+    let plain = [Some(made), numbered].into_iter().flatten();
+    plain
+        .flat_map(|made| {
+            [
+                Some(made.to_owned()),
+                without(made, "_get"),
+                without(made, "_set"),
+            ]
+        })
+        .flatten()
+        .any(|made| {
+            made.strip_suffix(name)
+                .is_some_and(|class| class.starts_with('_') && class.ends_with('_'))
+        })
+}
+
+fn starts_body(definition: &Definition, original: Original<'_>) -> bool {
+    let at = (original.place.line + 1, original.place.column);
+    at == (definition.span.body.line, definition.span.body.column)
+}
+
+/// At its closing brace, or right behind it.
+fn ends(definition: &Definition, original: Original<'_>) -> bool {
+    let end = definition.span.end;
+    let is_there = |column: u32| original.place.column == column;
+    original.place.line + 1 == end.line
+        && (is_there(end.column) || end.column.checked_sub(1).is_some_and(is_there))
 }
 
 /// The file of an original, if it is the text that was built.
@@ -210,8 +282,16 @@ fn file_of(
     match maps.content(info.place.text_hash, original.source) {
         None => Err(Why::NotCompared),
         Some(built) if built != here => Err(Why::Edited),
+        Some(_) if !is_alike(maps, info) => Err(Why::NotCompared),
         Some(_) => Ok(file),
     }
+}
+
+/// Whether the words of the function are those of its original, where nothing but words tells which text was built.
+fn is_alike(maps: &Maps, info: &FunctionInfo) -> bool {
+    let map = maps.of(info.place.text_hash);
+    let around = map.zip(info.place.range);
+    around.is_none_or(|(map, (start, end))| map.is_alike(start, end))
 }
 
 /// Maps count lines from 0.

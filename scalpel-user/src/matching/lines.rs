@@ -66,6 +66,7 @@ pub(super) fn find(
     let found = index.definitions(file).filter(here);
     let found: Vec<DefId> = found.map(|(id, _)| id).collect();
     match *found {
+        [] if is_made_by_python(info) => Err(Why::Generated),
         [] => Err(Why::NotFound),
         [id] => Ok(id),
         _ => {
@@ -95,6 +96,15 @@ fn is_at(info: &FunctionInfo, definition: &Definition) -> bool {
         _ => span.declared.line <= line && line <= span.body.line.max(span.name.line),
     };
     starts && info.place.end_line.is_none_or(|end| end <= span.end.line)
+}
+
+/// Functions that the compiler makes for annotations (3.14) and type parameters (3.12), which no text spells out.
+fn is_made_by_python(info: &FunctionInfo) -> bool {
+    let name = &info.raw_name;
+    info.language == Language::Python
+        && (name == "__annotate__"
+            || name.ends_with(".__annotate__")
+            || name.ends_with('>') && name.contains("<generic parameters of "))
 }
 
 fn is_named(info: &FunctionInfo, definition: &Definition) -> bool {

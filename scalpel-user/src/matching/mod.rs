@@ -7,6 +7,7 @@
 mod edges;
 mod hidden;
 mod index;
+mod java;
 mod javascript;
 mod lines;
 mod native;
@@ -114,6 +115,7 @@ fn outcomes(
         let found = match info.language {
             Language::JavaScript => javascript::find(index, maps, info, maybe),
             Language::Kernel => Err(Why::System),
+            _ if java::is_compiled(info) => java::find(index, info, maybe),
             language if is_text(language, info) => lines::find(index, &edited, info, maybe),
             _ => native::find(index, info),
         };

@@ -74,7 +74,12 @@ pub(super) fn find(index: &Index<'_>, info: &FunctionInfo) -> Result<DefId, Why>
             None => Why::OutOfTree,
         });
     };
-    index.code(image, info.file_offset).ok_or(Why::NotFound)
+    let found = match info.file_offset {
+        // It was seen where it is inlined, and stands nowhere by itself.
+        0 => index.only_inlined(image, &info.raw_name),
+        offset => index.code(image, offset),
+    };
+    found.ok_or(Why::NotFound)
 }
 
 fn unplaced(info: &FunctionInfo) -> Option<Why> {

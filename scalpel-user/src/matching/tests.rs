@@ -391,6 +391,96 @@ fn what_may_be_a_function_that_ran_is_not_said_not_to_have_run() {
     assert_eq!(state, State::NotVisible(Blindness::Ambiguous));
 }
 
+const BASE: Source = Source {
+    path: "src/base.ts",
+    text: "class Base {\n  #shown(a) { return [a].map(x => x) }\n  get #most() { return 1 }\n  static { Base.made = 1 }\n}\n",
+    language: Language::JavaScript,
+};
+
+fn base() -> Catalog {
+    let mut builder = Builder::new();
+    let file = BASE.file(&mut builder);
+    let class =
+        builder.definition(BASE.definition(file, Kind::Class, "Base", "class Base", "}\n}"));
+    let members = [
+        (Kind::Method, "Base.#shown", "#shown", "x) }"),
+        (Kind::Getter, "Base.#most", "get #most", "1 }"),
+        (Kind::StaticBlock, "Base.<static>", "static {", "1 }"),
+    ];
+    for (kind, name, head, tail) in members {
+        builder.definition(Definition {
+            parent: Some(class),
+            ..BASE.definition(file, kind, name, head, tail)
+        });
+    }
+    builder.finish()
+}
+
+/// As tsc has it: what it moves begins with nothing of the original, and ends with the original's brace.
+const MOVED: &str = "_Base_shown = function _Base_shown(a) { return [a].map(x => x); }, \
+_Base_most_get = function _Base_most_get() { return 1; };(() => { Base.made = 1; })();";
+
+fn moved(mappings: &[(&str, u32, u32)]) -> Maps {
+    let mut builder = sourcemap::SourceMapBuilder::new(None);
+    for &(at, line, column) in mappings {
+        let made = MOVED.find(at).unwrap() as u32;
+        let source = Some("/app/src/base.ts");
+        let raw = builder.add(0, made, line, column, source, None, false);
+        builder.set_source_contents(raw.src_id, Some(BASE.text));
+    }
+    let mut json = Vec::new();
+    builder.into_sourcemap().to_writer(&mut json).unwrap();
+    let map = Map::parse(&json, MOVED, str::to_owned, hash).unwrap();
+    let mut maps = Maps::default();
+    maps.add(hash(MOVED.as_bytes()), map);
+    maps
+}
+
+#[test]
+fn private_methods_and_static_blocks_are_found_where_a_compiler_has_moved_them() {
+    let made = Source {
+        path: "dist/base.js",
+        text: MOVED,
+        language: Language::JavaScript,
+    };
+    let function = |name: &str, head: &str, tail: &str| FunctionInfo {
+        raw_name: name.into(),
+        ..script(&made, MOVED, head, tail)
+    };
+    let ran = |shown: &str| {
+        genome(vec![
+            function(shown, "function _Base_shown", "; }"),
+            function("_Base_most_get", "function _Base_most", "; }"),
+            function("", "() => { Base", "; }"),
+        ])
+    };
+    let whole = [
+        ("return [a]", 1, 14),
+        ("}, _Base_most", 1, 37),
+        ("return 1", 2, 16),
+        ("};(()", 2, 25),
+        ("Base.made", 3, 11),
+        ("})();", 3, 25),
+    ];
+    let found = |name: &str, maps: &Maps| outcomes(&ran(name), &base(), maps);
+    let all = ["Base.#shown", "Base.#most", "Base.<static>"].map(|name| Ok(name.to_owned()));
+    assert_eq!(found("_Base_shown", &moved(&whole)), all);
+    assert_eq!(found("_Base_shown_1", &moved(&whole)), all);
+    // A helper within the method, by another name; and functions that end elsewhere.
+    for name in ["_loop_1", "shown", "_Base_other", ""] {
+        assert_eq!(
+            found(name, &moved(&whole))[0],
+            Err(Why::NoMapping),
+            "{name}"
+        );
+    }
+    let mut cut = whole;
+    (cut[1].2, cut[5].2) = (36, 23);
+    let cut = found("_Base_shown", &moved(&cut));
+    assert_eq!(cut[0], Err(Why::NoMapping));
+    assert_eq!(cut[2], Err(Why::NoMapping));
+}
+
 const SHOP: Source = Source {
     path: "shop.py",
     text: "@memo\ndef add(a):\n    return a\n\ndef late(b):\n    f = lambda: 1; g = lambda: 2\n    return f, g\n",
@@ -427,6 +517,30 @@ fn one_function_at_another_line_and_the_whole_file_is_doubted() {
     let ran = vec![python("add", 1, 3, 0), python("late", 6, 8, 0)];
     let found = outcomes(&genome(ran), &shop(), &Maps::default());
     assert_eq!(found, [Err(Why::Edited), Err(Why::Edited)]);
+}
+
+#[test]
+fn what_python_makes_for_annotations_puts_nothing_in_doubt() {
+    let names = [
+        "__annotate__",
+        "add.__annotate__",
+        "<generic parameters of add>",
+        "add.gone",
+    ];
+    let states = names.map(|name| {
+        let matching = laid(
+            &genome(vec![python(name, 2, 2, 0)]),
+            &shop(),
+            &Maps::default(),
+        );
+        (matching.outcomes[0], matching.states[0].state)
+    });
+    let made = (Outcome::Unmatched(Why::Generated), State::NeverRan);
+    let doubt = State::NotVisible(Blindness::Ambiguous);
+    assert_eq!(
+        states,
+        [made, made, made, (Outcome::Unmatched(Why::NotFound), doubt)]
+    );
 }
 
 #[test]
@@ -473,6 +587,74 @@ fn what_is_not_found_in_the_tree_counts_against_the_rate_and_what_is_of_others_d
     let whys: Vec<_> = matching.rates.unmatched.iter().collect();
     let written: u64 = whys.iter().map(|(_, count)| count.written).sum();
     assert_eq!((whys.len(), written), (3, 1));
+}
+
+/// A method of Java as its virtual machine names what it compiled.
+fn compiled(name: &str) -> FunctionInfo {
+    FunctionInfo {
+        raw_name: format!("int {name}"),
+        language: Language::Java,
+        path: "[jit]".into(),
+        build_id: String::new(),
+        ..function(name, ExitStrategy::None)
+    }
+}
+
+#[test]
+fn compiled_java_is_matched_by_class_and_method_and_not_where_these_leave_it_open() {
+    const TILL: Source = Source {
+        path: "src/shop/Till.java",
+        text: "class Till { int sum() { return 1; } int add(int a) { return 1; } int add(long a) { return 1; } class Part { int of() { return 1; } } }",
+        language: Language::Java,
+    };
+    let catalog = |twice: bool| {
+        let mut builder = Builder::new();
+        let file = TILL.file(&mut builder);
+        for (name, head) in [
+            ("Till.sum", "int sum"),
+            ("Till.add", "int add(int"),
+            ("Till.add", "int add(long"),
+            ("Till.Part.of", "int of"),
+        ] {
+            builder.definition(TILL.definition(file, Kind::Method, name, head, "}"));
+        }
+        if twice {
+            let other = Source {
+                path: "test/shop/Till.java",
+                ..TILL
+            };
+            let file = other.file(&mut builder);
+            builder.definition(other.definition(file, Kind::Method, "Till.sum", "int sum", "}"));
+        }
+        builder.finish()
+    };
+    let found = |name: &str, twice: bool| {
+        let found = outcomes(
+            &genome(vec![compiled(name)]),
+            &catalog(twice),
+            &Maps::default(),
+        );
+        found.into_iter().next().unwrap()
+    };
+    assert_eq!(found("shop.Till.sum()", false), Ok("Till.sum".into()));
+    assert_eq!(
+        found("shop.Till$Part.of()", false),
+        Ok("Till.Part.of".into())
+    );
+    for (name, why) in [
+        ("shop.Till.add(int)", Why::Ambiguous),
+        ("shop.Till.lambda$sum$0(int)", Why::Ambiguous),
+        ("shop.Till$1.run()", Why::Ambiguous),
+        ("shop.Till$$Lambda$2/0x00007f.run()", Why::Generated),
+        ("shop.Till.<init>()", Why::Generated),
+        ("other.Till.sum()", Why::OutOfTree),
+        ("Tills.sum()", Why::OutOfTree),
+        ("java.util.Till.sum()", Why::StandardLibrary),
+        ("stub", Why::Jit),
+    ] {
+        assert_eq!(found(name, false), Err(why), "{name}");
+    }
+    assert_eq!(found("shop.Till.sum()", true), Err(Why::Ambiguous));
 }
 
 fn image() -> (Builder, FileId) {

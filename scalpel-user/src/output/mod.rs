@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 pub use file::{
     Aside, FileError, give_to_caller, keep_old, open_private, suffixed, write_private,
@@ -52,6 +53,50 @@ pub struct Stream {
     /// Columns.
     pub width: usize,
 }
+
+impl Stream {
+    /// Columns that are left behind an indent; without end where no terminal reads, which keeps one line a fact.
+    pub const fn room(self, indent: usize) -> usize {
+        if self.terminal {
+            self.width.saturating_sub(indent)
+        } else {
+            usize::MAX
+        }
+    }
+}
+
+/// `text` in lines of at most `columns`, broken at spaces; a longer word is broken where it has to be, unless there is no
+/// room for anything.
+pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0usize;
+    for word in text.split_inclusive(' ') {
+        let wide = word.trim_end().width();
+        if used > 0 && used.saturating_add(wide) > columns {
+            lines.push(String::new());
+            used = 0;
+        }
+        for letter in word.chars() {
+            let wide = letter.width().unwrap_or(0);
+            if columns >= LEAST_ROOM && letter != ' ' && used.saturating_add(wide) > columns {
+                lines.push(String::new());
+                used = 0;
+            }
+            lines
+                .last_mut()
+                .into_iter()
+                .for_each(|line| line.push(letter));
+            used += wide;
+        }
+    }
+    lines
+        .iter()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
+/// Words are not broken for a narrower place.
+const LEAST_ROOM: usize = 8;
 
 impl Output {
     /// Looks at the terminal once. `level`: -1 quiet, 0 normal, 1 and 2 more.
@@ -196,6 +241,19 @@ fn columns(stream: impl rustix::fd::AsFd) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_is_broken_at_blanks_and_long_words_where_they_have_to_be() {
+        assert_eq!(wrapped("", 10), [""]);
+        assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
+        assert_eq!(
+            wrapped("a /very/long/path b", 8),
+            ["a", "/very/lo", "ng/path", "b"]
+        );
+        assert_eq!(wrapped("漢字漢字 漢字漢", 9), ["漢字漢字", "漢字漢"]);
+        assert_eq!(wrapped("one two", 0), ["one", "two"]);
+        assert_eq!(wrapped("one two", usize::MAX), ["one two"]);
+    }
 
     #[test]
     fn colour_is_for_terminals_unless_asked_otherwise() {

@@ -12,7 +12,7 @@ use crate::event::{FuncId, Pid};
 use crate::function::{
     ExitStrategy, FunctionInfo, FunctionTable, Language, SourcePlace, UnknownReason,
 };
-use crate::input::{Input, Loss, Symbol};
+use crate::input::{Inlined, Input, Loss, Symbol};
 use crate::kernel::attach::DetachReport;
 use crate::kernel::ring::PollerReport;
 use crate::lay::{self, Sources};
@@ -41,7 +41,7 @@ impl Live {
         output: &Output,
         main: Pid,
         max_loss: f64,
-        sources: &Sources,
+        (sources, stop): (&Sources, &lay::Stop<'_>),
         show: &Show<'_>,
     ) -> Result<Finished> {
         self.names.keep_perf_maps();
@@ -66,7 +66,7 @@ impl Live {
         let mut genome = self.session.finish()?;
         if !sources.is_empty() {
             output.detail("reading the sources");
-            lay::lay(&mut genome, sources, &self.outputs.kept(), output);
+            lay::lay(&mut genome, sources, &self.outputs.kept(), stop, output);
         }
         let published = self.outputs.publish(&genome).with_context(|| {
             let kept = match &failure {
@@ -144,25 +144,47 @@ impl Live {
     fn name_batch(&mut self, pid: Pid, addresses: &[u64], table: &mut FunctionTable) {
         let named = self.names.resolve(pid, addresses);
         let mut symbols = Vec::with_capacity(addresses.len());
+        let mut inlined = Vec::new();
         for (&address, named) in addresses.iter().zip(named) {
             let info = match named {
                 Ok(info) => (*info).clone(),
                 Err(reason) => nameless(reason),
             };
-            let known = table.len();
-            let func = table.insert(info);
-            if table.len() > known
-                && let Some(info) = table.get(func)
-            {
-                self.take(Input::Function(func, (**info).clone()));
-            }
+            let func = self.define(info, table);
             symbols.push(Symbol {
                 pid,
                 address,
                 func: Ok(func),
             });
+            let functions: Vec<FuncId> = self
+                .names
+                .inlined(pid, address)
+                .into_iter()
+                .map(|info| self.define((*info).clone(), table))
+                .collect();
+            if !functions.is_empty() {
+                inlined.push(Inlined {
+                    pid,
+                    address,
+                    functions,
+                });
+            }
         }
         self.take(Input::Symbols(symbols));
+        if !inlined.is_empty() {
+            self.take(Input::Inlined(inlined));
+        }
+    }
+
+    fn define(&mut self, info: FunctionInfo, table: &mut FunctionTable) -> FuncId {
+        let known = table.len();
+        let func = table.insert(info);
+        if table.len() > known
+            && let Some(info) = table.get(func)
+        {
+            self.take(Input::Function(func, (**info).clone()));
+        }
+        func
     }
 
     /// Source lines of the probed functions: of those that never ran too, for coverage tells where they stand.

@@ -35,7 +35,7 @@ use crate::image::KernelRelease;
 use crate::input::{Input, RunInfo};
 use crate::kernel::calibrate::{self, ProbeCosts};
 use crate::kernel::{Family, Kernel, LoadOptions, Mechanism};
-use crate::lay::Sources;
+use crate::lay::{self, Sources};
 use crate::output::Output;
 use crate::plan::words::Overhead;
 use crate::plan::{Attach, Mode, RecordPlan, Target};
@@ -164,8 +164,11 @@ pub fn run(
         subject.main_pid()
     ));
     live.until_the_end(&subject, &stopper);
+    let known = stopper.signals();
+    let stop = || stopper.signals() > known;
+    let laid = (&sources, &stop as &lay::Stop<'_>);
     let main = subject.main_pid();
-    let finished = live.finish(output, main, plan.outputs.max_loss, &sources, show)?;
+    let finished = live.finish(output, main, plan.outputs.max_loss, laid, show)?;
     let child = wait_for_child(&mut subject, &stopper, output)?;
     finished.write_summary(&plan.outputs, child)?;
     Ok(outcome(child, &finished))

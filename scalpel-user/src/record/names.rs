@@ -185,6 +185,11 @@ impl Names {
         self.symbolizer.line(&path, info.file_offset)
     }
 
+    /// Functions that are inlined at an address of a process, the outermost first.
+    pub(crate) fn inlined(&mut self, pid: Pid, address: u64) -> Vec<Arc<FunctionInfo>> {
+        self.symbolizer.inlined(pid, address)
+    }
+
     /// Names addresses of one process.
     pub(crate) fn resolve(&mut self, pid: Pid, addresses: &[u64]) -> Vec<Named> {
         self.symbolizer.resolve(pid, addresses)

@@ -85,7 +85,7 @@ pub struct EdgeRow {
     pub total_wall_ns: Option<u64>,
     /// CPU time of the callee below this caller; recursion counted once.
     pub total_cpu_ns: Option<u64>,
-    /// `exact`, `call-site` or `sampled`.
+    /// `exact`, `call-site`, `sampled` or `inlined`.
     pub source: &'static str,
 }
 
@@ -175,7 +175,7 @@ pub(super) fn edges(genome: &Genome, own: &[Metrics]) -> Vec<EdgeRow> {
         Some(EdgeRow {
             caller: key(genome, edge.caller?)?,
             callee: key(genome, edge.callee)?,
-            calls: (edge.source != EdgeSource::Sampled || m.calls > 0).then_some(m.calls),
+            calls: (edge.source > EdgeSource::Sampled || m.calls > 0).then_some(m.calls),
             total_wall_ns: (m.timed > 0).then_some(m.total_wall_ns),
             total_cpu_ns: (m.cpu_timed > 0).then_some(m.total_cpu_ns),
             source: edge.source.word(),

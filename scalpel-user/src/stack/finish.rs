@@ -82,6 +82,14 @@ impl Names {
         named
     }
 
+    /// The innermost of the functions that are inlined at an address of `outer`.
+    fn inlined(&mut self, outer: ContextId, shared: &Shared, at: (u32, u64)) -> ContextId {
+        let functions = shared.inlined.get(&at).into_iter().flatten();
+        functions.fold(outer, |outer, func| {
+            self.0.intern(outer, Some(*func), EdgeSource::Inlined)
+        })
+    }
+
     fn steps(
         &mut self,
         shared: &Shared,
@@ -122,11 +130,12 @@ impl Names {
             }
             // Of a cut stack the first address may be the open call's own.
             let own = func.is_none() || (first && func == self.func(parent));
-            named.push(if own {
+            let outer = if own {
                 parent
             } else {
                 self.0.intern(parent, func, EdgeSource::Sampled)
-            });
+            };
+            named.push(self.inlined(outer, shared, (step.space, step.address)));
         }
         named
     }

@@ -34,6 +34,7 @@ use thread::Thread;
 
 use crate::event::{Control, Event, FuncId, MonoTime, Pid, Sample, Tid};
 use crate::function::FunctionInfo;
+use crate::input::Inlined;
 use crate::tree::{self, FunctionFaults, Tree};
 
 /// How a tree is built.
@@ -76,6 +77,9 @@ struct ThreadSlot {
     state: Option<Box<Thread>>,
 }
 
+/// How many inlined functions of one address are kept: a damaged stream can name any number.
+const MOST_INLINED: usize = 64;
+
 /// What the state machines of all threads add to.
 #[derive(Debug)]
 struct Shared {
@@ -89,6 +93,8 @@ struct Shared {
     sample_period_is_ns: bool,
     /// What stands for addresses that no mapping covers.
     no_code: FxHashSet<FuncId>,
+    /// By address space and address: functions whose code is inlined there, the outermost first.
+    inlined: FxHashMap<(u32, u64), Vec<FuncId>>,
     /// Functions whose probe went: they may be called unseen.
     gone: FxHashSet<u32>,
     /// Calls come as COMPLETE records.
@@ -147,6 +153,7 @@ impl Builder {
             samples: Samples::default(),
             sample_period_is_ns: options.sample_period_is_ns,
             no_code: FxHashSet::default(),
+            inlined: FxHashMap::default(),
             gone: FxHashSet::default(),
             completes: false,
             suspended: FxHashMap::default(),
@@ -297,6 +304,16 @@ impl Builder {
             .filter_map(|slot| slot.state.as_ref())
             .map(|thread| thread.pending.settled_early)
             .sum()
+    }
+
+    /// What debug information has inlined at addresses.
+    pub fn inlined(&mut self, inlined: Vec<Inlined>) {
+        for mut at in inlined {
+            at.functions.truncate(MOST_INLINED);
+            self.shared
+                .inlined
+                .insert((at.pid.0, at.address), at.functions);
+        }
     }
 
     /// Ends the recording and gives the tree. `resolve` names addresses; it is asked for those of

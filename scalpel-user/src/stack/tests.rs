@@ -217,6 +217,7 @@ pub(super) fn path(tree: &Tree, context: ContextId) -> String {
         EdgeSource::Exact => "",
         EdgeSource::CallSite => "'",
         EdgeSource::Sampled => "~",
+        EdgeSource::Inlined => "^",
     };
     format!("{}{name}{mark}", path(tree, parent))
 }
@@ -731,6 +732,38 @@ fn a_sample_lands_inside_the_innermost_call_that_its_stack_passes_through() {
         ]
     );
     assert_eq!(sums(&tree).values().map(|m| m.sampled_ns).sum::<u64>(), 200);
+}
+
+#[test]
+fn what_is_inlined_at_a_sampled_address_stands_below_the_function_of_the_address() {
+    let mut tape = Tape::new();
+    tape.enter('a', 0)
+        .sample(&[0x8004, 0x7008])
+        .sample(&[0x8008, 0x7008])
+        .exit('a', 0)
+        .sample(&[0x7007]);
+    for (address, letter) in [(0x8004, 'y'), (0x8008, 'y'), (0x7007, 'x')] {
+        tape.symbol(address, letter);
+    }
+    let at = |address, letters: &str| Inlined {
+        pid: PID,
+        address,
+        functions: letters
+            .chars()
+            .filter_map(|letter| FuncId::new(number(letter)))
+            .collect(),
+    };
+    tape.builder
+        .inlined(vec![at(0x8008, "pq"), at(0x7007, "y")]);
+    // One function may be called and inlined by the same other one.
+    tape.check(&[
+        "a 1 1 30/30",
+        "ay~ 0 0 0/0 samples 1",
+        "ay~p^ 0 0 0/0",
+        "ay~p^q^ 0 0 0/0 samples 1",
+        "x~ 0 0 0/0",
+        "x~y^ 0 0 0/0 samples 1",
+    ]);
 }
 
 #[test]

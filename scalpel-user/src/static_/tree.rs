@@ -31,6 +31,8 @@ pub struct Built {
     pub kept: Kept,
     /// Files that were not parsed, because they are as they were.
     pub reused: usize,
+    /// It was told to stop before all was read: there is nothing.
+    pub stopped: bool,
 }
 
 /// A file that was looked at.
@@ -70,7 +72,8 @@ pub fn of_text(name: &str, text: Vec<u8>) -> Option<Catalog> {
     Some(built.ok()?.kept.catalog)
 }
 
-/// Reads all files below `roots`, and the executables. What `before` knows of an unchanged source is not parsed again.
+/// Reads all files below `roots`, and the executables. What `before` knows of an unchanged source is not parsed again. It
+/// gives up between two files, and has nothing then, once `stop` says so.
 ///
 /// # Errors
 /// [`NativeError`] for an executable that cannot be read; whatever a folder holds is read or told as a gap.
@@ -78,6 +81,7 @@ pub fn build(
     roots: &[PathBuf],
     executables: &[PathBuf],
     before: &Kept,
+    stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Built, NativeError> {
     let mut catalog = Builder::new();
     let mut files = Vec::new();
@@ -88,7 +92,13 @@ pub fn build(
         list(root, id, &mut files, &mut skipped, &mut modules);
     }
     let known = known(before);
-    let read = read_all(&files, roots, &known, before);
+    let read = read_all(&files, roots, &known, before, stop);
+    if stop() {
+        return Ok(Built {
+            stopped: true,
+            ..Built::default()
+        });
+    }
     for gap in skipped {
         catalog.gap(gap);
     }
@@ -194,7 +204,13 @@ fn known(before: &Kept) -> Known {
 }
 
 /// Reads files on all processors; the result is in their order.
-fn read_all(files: &[Listed], roots: &[PathBuf], known: &Known, before: &Kept) -> Vec<Read> {
+fn read_all(
+    files: &[Listed],
+    roots: &[PathBuf],
+    known: &Known,
+    before: &Kept,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Vec<Read> {
     let next = AtomicUsize::new(0);
     let large = Mutex::new(());
     let found: Mutex<BTreeMap<usize, Read>> = Mutex::new(BTreeMap::new());
@@ -203,7 +219,7 @@ fn read_all(files: &[Listed], roots: &[PathBuf], known: &Known, before: &Kept) -
     let work = || {
         while let Some((at, file)) = {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            files.get(at).map(|file| (at, file))
+            files.get(at).filter(|_| !stop()).map(|file| (at, file))
         } {
             let one_at_a_time = (file.bytes > LARGE).then(|| large.lock());
             let read = read(file, roots, known, before, &definitions);

@@ -141,7 +141,12 @@ fn info(raw: &str, start: u64, size: u64) -> FunctionInfo {
         build_id: String::new(),
         // A function that is compiled again is the same function: its place in the source tells it apart, not its
         // address in memory.
-        file_offset: if source.file.is_some() { 0 } else { start },
+        file_offset: match source.language {
+            // Two methods may differ in what they give back alone.
+            Language::Java => u64::from(crc32fast::hash(raw.as_bytes())),
+            _ if source.file.is_some() => 0,
+            _ => start,
+        },
         size,
         site_delta: 0,
         exit: ExitStrategy::None,
@@ -176,6 +181,14 @@ fn source_of(raw: &str) -> Source<'_> {
         .iter()
         .find_map(|kind| raw.strip_prefix(kind));
     let Some(rest) = js else {
+        if let Some(name) = java(raw) {
+            return Source {
+                name,
+                file: None,
+                line: None,
+                language: Language::Java,
+            };
+        }
         return Source {
             name: raw,
             file: None,
@@ -194,6 +207,19 @@ fn source_of(raw: &str) -> Source<'_> {
         line: line.and_then(|line| line.parse().ok()),
         language: Language::JavaScript,
     }
+}
+
+/// `shop.Item$Box.cost(int)` of `int shop.Item$Box.cost(int)`, as Java's virtual machine has it.
+fn java(raw: &str) -> Option<&str> {
+    let head = raw.strip_suffix(')')?.split_once('(')?.0;
+    let (kind, path) = head.split_once(' ')?;
+    let is_of_name = |letter: char| letter.is_alphanumeric() || "_$.<>/".contains(letter);
+    let is_type = |text: &str| {
+        text.chars()
+            .all(|letter| is_of_name(letter) || "[]".contains(letter))
+    };
+    let is_it = path.contains('.') && path.chars().all(is_of_name) && is_type(kind);
+    is_it.then(|| raw.split_once(' ').map(|(_, name)| name))?
 }
 
 #[cfg(test)]
@@ -246,6 +272,20 @@ mod tests {
             Some("/srv/a.js"),
             Some(3),
             Language::JavaScript,
+        );
+        check(
+            "int shop.Item$Box.cost(int, long)",
+            "shop.Item$Box.cost(int, long)",
+            None,
+            None,
+            Language::Java,
+        );
+        check(
+            "void [App] App.Main::Run(int)",
+            "void [App] App.Main::Run(int)",
+            None,
+            None,
+            Language::Native,
         );
         check(
             "Builtin:ArrayMap",

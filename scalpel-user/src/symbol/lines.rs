@@ -1,9 +1,9 @@
-//! File and line of a function's start, from debug information where there is any.
+//! File and line of a function's start, and what is inlined at an address, from debug information where there is any.
 
 use std::path::Path;
 
 use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{Input, Symbolizer};
+use blazesym::symbolize::{Input, Sym, Symbolizer};
 
 /// Where a function begins in its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,22 @@ pub(super) struct Lines {
 impl Lines {
     /// `file_offset`: of the function's first instruction.
     pub(super) fn of(&mut self, path: &Path, file_offset: u64) -> Option<Line> {
+        let info = self.ask(path, file_offset)?.code_info?;
+        Some(Line {
+            file: info.to_path().to_string_lossy().into_owned(),
+            line: info.line,
+        })
+    }
+
+    /// Names, as debug information has them, of the functions that are inlined at an address, the outermost first.
+    pub(super) fn inlined(&mut self, path: &Path, file_offset: u64) -> Vec<String> {
+        let symbol = self.ask(path, file_offset);
+        let inlined = symbol.iter().flat_map(|symbol| &symbol.inlined);
+        let names = inlined.map(|function| function.name.to_string());
+        names.filter(|name| !name.is_empty()).collect()
+    }
+
+    fn ask(&mut self, path: &Path, file_offset: u64) -> Option<Sym<'_>> {
         // With inlined functions, for the first instruction may be an inlined function's: the outer one's line is its own.
         let symbolizer = self.symbolizer.get_or_insert_with(|| {
             Symbolizer::builder()
@@ -30,13 +46,7 @@ impl Lines {
                 .build()
         });
         let source = Source::Elf(Elf::new(path));
-        let answer = symbolizer
-            .symbolize_single(&source, Input::FileOffset(file_offset))
-            .ok()?;
-        let info = answer.into_sym()?.code_info?;
-        Some(Line {
-            file: info.to_path().to_string_lossy().into_owned(),
-            line: info.line,
-        })
+        let answer = symbolizer.symbolize_single(&source, Input::FileOffset(file_offset));
+        answer.ok()?.into_sym()
     }
 }

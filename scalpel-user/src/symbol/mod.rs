@@ -148,6 +148,54 @@ impl Symbolizer {
             .collect()
     }
 
+    /// Functions that are inlined at an address of `pid`, the outermost first: each is a part of the one before it, and the
+    /// first of the function that [`Self::resolve`] names.
+    pub fn inlined(&mut self, pid: Pid, address: u64) -> Vec<Arc<FunctionInfo>> {
+        let Some((start, Region::File { module, offset })) =
+            self.spaces.get(&pid).and_then(|space| space.at(address))
+        else {
+            return Vec::new();
+        };
+        let (module, at) = (*module, address - start + offset);
+        let Ok(host) = self.modules.look_up(module, at, &*self.reader) else {
+            return Vec::new();
+        };
+        let path = self.modules.readable_path(module);
+        let names = path.map(|path| self.lines.inlined(path, at));
+        names
+            .unwrap_or_default()
+            .into_iter()
+            .map(|name| {
+                let own = self.modules.named(module, &name);
+                own.unwrap_or_else(|| Arc::new(self.only_inlined(&host, name)))
+            })
+            .collect()
+    }
+
+    /// A function that stands nowhere by itself: it is known by its name in its image.
+    fn only_inlined(&self, host: &FunctionInfo, raw_name: String) -> FunctionInfo {
+        let (name, language) = self.reader.display(&raw_name);
+        FunctionInfo {
+            name,
+            raw_name,
+            file: None,
+            line: None,
+            language: match language {
+                Language::Native => host.language,
+                known => known,
+            },
+            file_offset: 0,
+            size: 0,
+            site_delta: 0,
+            exit: ExitStrategy::None,
+            exit_reason: "inlined: there is no code to probe".into(),
+            unknown: None,
+            ordinal: 0,
+            place: SourcePlace::default(),
+            ..host.clone()
+        }
+    }
+
     /// Source file and line of the function that begins at `file_offset` of the file at `path`, if debug information
     /// tells. `path` may lead to an open file (`/proc/self/fd/N`).
     pub fn line(&mut self, path: &Path, file_offset: u64) -> Option<(String, Option<u32>)> {

@@ -104,6 +104,17 @@ impl Modules {
         }
     }
 
+    /// The function of this symbol, if the module has one and only one.
+    pub(super) fn named(&self, id: ModuleId, raw_name: &str) -> Option<Arc<FunctionInfo>> {
+        let Functions::Known(functions) = &self.modules.get(id.0)?.functions else {
+            return None;
+        };
+        let mut all = functions
+            .iter()
+            .filter(|function| function.raw_name == raw_name);
+        all.next().filter(|_| all.next().is_none()).map(Arc::clone)
+    }
+
     /// Puts a function in the place of the one with its offset, for the next question.
     pub(super) fn replace(&mut self, id: ModuleId, info: FunctionInfo) -> Arc<FunctionInfo> {
         let info = Arc::new(info);

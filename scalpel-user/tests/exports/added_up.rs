@@ -12,6 +12,7 @@ use crate::tools::{Subject, brought, check, consume, run, scalpel, schema, tool}
 pub(crate) fn add(suite: &mut Suite) {
     tests!(suite, "added_up":
         pprof_finds_every_call_and_every_ns,
+        pprof_has_what_is_inlined_as_lines_of_one_location,
         folded_stacks_have_one_line_a_context,
         a_flame_graph_is_xml_that_can_be_drawn,
         a_difference_of_a_recording_with_itself_is_none,
@@ -103,6 +104,55 @@ fn pprof_finds_every_call_and_every_ns() -> Outcome {
         }
         let lost = subject.said["lost"].as_u64() > Some(0);
         ensure!(pprof(&["-comments"])?.contains(" lost (") == lost);
+    }
+    Ok(())
+}
+
+fn pprof_has_what_is_inlined_as_lines_of_one_location() -> Outcome {
+    let subject = Subject::inlined()?;
+    let file = subject.export("run.pb.gz", &[])?;
+    let pprof = |args: &[&str]| consume(tool("go")?.args(["tool", "pprof"]).args(args).arg(&file));
+    let raw = pprof(&["-raw"])?;
+    let locations = raw.lines().skip_while(|line| *line != "Locations").skip(1);
+    // A location begins with its number; each further line of it with blanks only.
+    let mut lines: Vec<Vec<&str>> = Vec::new();
+    for line in locations.take_while(|line| *line != "Mappings") {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match (line.split_once(": 0x"), lines.last_mut()) {
+            (Some(_), _) => lines.push(words.get(3).copied().into_iter().collect()),
+            (None, Some(location)) => location.extend(words.first().copied()),
+            (None, None) => {}
+        }
+    }
+    for expected in [
+        vec!["odd", "even", "fib"],
+        vec!["even", "fib"],
+        vec!["even"],
+        vec!["fib"],
+    ] {
+        ensure!(
+            lines.iter().filter(|lines| **lines == expected).count() == 1,
+            "{expected:?} in {raw}"
+        );
+    }
+    let top = pprof(&["-top", "-sample_index=samples", "-nodefraction=0"])?;
+    for (name, flat, cum) in [
+        ("fib", "3", "11"),
+        ("even", "5", "8"),
+        ("odd", "3", "3"),
+        ("main", "0", "11"),
+    ] {
+        let row = top
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let mut row = row.filter(|words| words.get(5) == Some(&name));
+        let words = row.next().with_context(|| top.clone())?;
+        ensure!((words[0], words[3]) == (flat, cum), "{name}: {top}");
+        // pprof marks what is inlined everywhere.
+        ensure!(
+            (name == "odd") == (words.get(6) == Some(&"(inline)")),
+            "{top}"
+        );
     }
     Ok(())
 }

@@ -217,7 +217,7 @@ def ndjson(file, report, schema):
 
 
 def report_json(file, schema):
-    """The report by its published schema."""
+    """A report, or what `genome show` tells, by its published schema."""
     import jsonschema
 
     schema = json.loads(pathlib.Path(schema).read_text())
@@ -261,6 +261,7 @@ def main():
         "browser": browser,
         "ndjson": ndjson,
         "report": report_json,
+        "overlay": report_json,
         "csv": csv,
         "cobertura": cobertura,
     }[what](*rest)

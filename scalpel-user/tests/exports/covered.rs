@@ -10,13 +10,16 @@ use scalpel_tests::tests;
 use tempfile::TempDir;
 
 use crate::made;
-use crate::tools::{check, consume, scalpel, tool};
+use crate::page::{opened, text};
+use crate::tools::{check, consume, scalpel, schema, tool};
 
 pub(crate) fn add(suite: &mut Suite) {
     tests!(suite, "covered":
         genhtml_counts_what_never_ran_and_nothing_that_could_not_be_seen,
         readers_of_cobertura_find_what_never_ran,
         a_page_tells_the_three_apart,
+        the_page_of_a_run_says_how_it_meets_its_sources,
+        what_show_tells_is_as_its_schema_says,
         a_name_without_a_format_is_refused_and_an_older_file_is_kept,
     );
 }
@@ -172,6 +175,82 @@ fn a_name_without_a_format_is_refused_and_an_older_file_is_kept() -> Outcome {
         "{}: {}",
         ran.code,
         ran.stderr
+    );
+    Ok(())
+}
+
+fn the_page_of_a_run_says_how_it_meets_its_sources() -> Outcome {
+    let shop = Shop::new()?;
+    shop.scalpel([
+        "genome",
+        "merge",
+        "run.genome",
+        "static.genome",
+        "-o",
+        "laid.genome",
+    ])?;
+    let seen = opened(&shop.path("laid.html"), &shop.path("laid.genome"))?;
+    let first = text(&seen, "first")?;
+    ensure!(first.contains("matched with the source: 1 of 1"), "{first}");
+    let trust = text(&seen, "trust")?;
+    let after = |heading: &str| trust.split_once(heading).map_or("", |(_, rest)| rest);
+    for (heading, row) in [
+        (
+            "Matched with the source",
+            "User-written functions that ran: the match rate\t1\t1\t100",
+        ),
+        ("Matched with the source", "User-written, python\t1\t1\t100"),
+        ("States of the functions of the source", "ran\t\t1"),
+        ("Never ran", "Till.idle\tmethod\tshop.py:6"),
+        (
+            "Not visible to the probes",
+            "click\tfunction\tpage.js:1\tno-probe",
+        ),
+    ] {
+        ensure!(
+            after(heading).contains(row),
+            "{heading}: {row:?} in {trust:?}"
+        );
+    }
+    Ok(())
+}
+
+fn what_show_tells_is_as_its_schema_says() -> Outcome {
+    let shop = Shop::new()?;
+    let ran = scalpel([
+        "genome".as_ref(),
+        "show".as_ref(),
+        shop.run.as_os_str(),
+        shop.exists.as_os_str(),
+        "--json".as_ref(),
+    ])?;
+    ensure!(ran.code == 0, "{}", ran.stderr);
+    let file = shop.path("show.json");
+    fs::write(&file, &ran.stdout)?;
+    let schema = schema("overlay.schema.json");
+    check(["overlay".as_ref(), file.as_os_str(), schema.as_os_str()])?;
+    let shown: serde_json::Value = serde_json::from_str(&ran.stdout)?;
+    let rate = serde_json::json!({"matched": 1, "ran": 1, "share": 1.0});
+    ensure!(shown["match_rate"] == rate, "{shown:#}");
+    let function = &shown["functions"][0];
+    ensure!(function["definition"] == "shop.py:1 sell", "{shown:#}");
+    ensure!(
+        function["events"] == 3 && function["why"].is_null(),
+        "{shown:#}"
+    );
+    let states = shown["states"].as_array().context("no states")?;
+    let state = |word: &str, why: Option<&str>| {
+        let is_it = |row: &&serde_json::Value| row["state"] == word && row["why"].as_str() == why;
+        states
+            .iter()
+            .find(is_it)
+            .and_then(|row| row["functions"].as_u64())
+    };
+    ensure!(state("ran", None) == Some(1), "{shown:#}");
+    ensure!(state("never-ran", None) == Some(1), "{shown:#}");
+    ensure!(
+        state("not-visible", Some("no-probe")) == Some(1),
+        "{shown:#}"
     );
     Ok(())
 }

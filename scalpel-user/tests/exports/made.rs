@@ -6,10 +6,10 @@ use std::path::Path;
 use anyhow::Context as _;
 use scalpel_common::kernel::LossClass;
 use scalpel_user::event::{
-    CPU_NOT_MEASURED, Event, FuncId, Kind, MonoTime, Pid, Source, Tid, flags,
+    CPU_NOT_MEASURED, Event, FuncId, Kind, MonoTime, Pid, Sample, Source, Tid, flags,
 };
 use scalpel_user::function::{ExitStrategy, FunctionInfo, Language, SourcePlace};
-use scalpel_user::input::{Input, Loss, RunInfo};
+use scalpel_user::input::{Inlined, Input, Loss, RunInfo, Symbol};
 use scalpel_user::log::Writer;
 
 pub(crate) const PID: u32 = 4242;
@@ -178,6 +178,27 @@ impl Made {
         self.lost += count as u64;
     }
 
+    /// A sampled stack, innermost first.
+    fn sample(&mut self, thread: usize, user: &[u64]) -> anyhow::Result<()> {
+        self.pass(thread, 1_000);
+        let track = &self.threads[thread];
+        let event = Event {
+            time: track.time,
+            pid: PID,
+            tid: track.tid,
+            kind: Kind::Sample as u8,
+            source: Source::Sampler as u8,
+            value: 1,
+            ..Event::default()
+        };
+        self.writer.write(&Input::Sample(Sample {
+            event,
+            user: user.to_vec(),
+            kernel: Vec::new(),
+        }))?;
+        Ok(())
+    }
+
     /// Time passes on a thread.
     pub(crate) fn pass(&mut self, thread: usize, ns: u64) {
         self.threads[thread].time += ns;
@@ -291,6 +312,42 @@ pub(crate) fn whole(path: &Path) -> anyhow::Result<()> {
         made.language(second, kind, TASK, 0x51);
         made.pass(second, 3_000);
     }
+    made.finish()
+}
+
+/// Ten samples of `fib` within `main`, in which `even` is inlined in seven, and `odd` in that in three; and one of an `even`
+/// that was called.
+pub(crate) fn inlined(path: &Path) -> anyhow::Result<()> {
+    let mut made = Made::create(path)?;
+    let thread = made.thread(PID);
+    let id = |number: u32| FuncId::new(number).context("functions are numbered from 1");
+    let (main, fib, even, odd) = (id(MAIN)?, id(FIB)?, id(EVEN)?, id(ODD)?);
+    for (address, times) in [(0x2000, 3), (0x2010, 4), (0x2020, 3)] {
+        for _ in 0..times {
+            made.sample(thread, &[address, 0x1001])?;
+        }
+    }
+    made.sample(thread, &[0x3000, 0x2001, 0x1001])?;
+    let named = [
+        (0x1000, main),
+        (0x2000, fib),
+        (0x2010, fib),
+        (0x2020, fib),
+        (0x3000, even),
+    ];
+    let symbols = named.map(|(address, func)| Symbol {
+        pid: Pid(PID),
+        address,
+        func: Ok(func),
+    });
+    made.writer.write(&Input::Symbols(symbols.to_vec()))?;
+    let inlined = [(0x2010, vec![even]), (0x2020, vec![even, odd])];
+    let inlined = inlined.map(|(address, functions)| Inlined {
+        pid: Pid(PID),
+        address,
+        functions,
+    });
+    made.writer.write(&Input::Inlined(inlined.to_vec()))?;
     made.finish()
 }
 

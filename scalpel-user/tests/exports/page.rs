@@ -24,7 +24,11 @@ const NOTHING_LOST: &str = "Lost, all functions\n\nEvents that found no room. \
 
 /// What a person saw of the page.
 fn seen(subject: &Subject, recording: &Path, name: &str) -> anyhow::Result<Value> {
-    let page = subject.path(name);
+    opened(&subject.path(name), recording)
+}
+
+/// The same of a page that is written to this path.
+pub(crate) fn opened(page: &Path, recording: &Path) -> anyhow::Result<Value> {
     let ran = scalpel([
         "report".as_ref(),
         recording.as_os_str(),
@@ -32,14 +36,14 @@ fn seen(subject: &Subject, recording: &Path, name: &str) -> anyhow::Result<Value
         page.as_os_str(),
     ])?;
     ensure!(ran.code == 0, "{}", ran.stderr);
-    let pictures = subject.path("pictures");
+    let pictures = page.with_extension("pictures");
     fs::create_dir_all(&pictures)?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exports/page.mjs");
     let said = consume(
         tool("node")?
             .arg(script)
             .arg(tool("chromium")?.get_program())
-            .args([&page, &pictures])
+            .args([page, &*pictures])
             .arg(brought("node_modules")?),
     )?;
     let seen: Value = serde_json::from_str(&said)?;
@@ -48,7 +52,7 @@ fn seen(subject: &Subject, recording: &Path, name: &str) -> anyhow::Result<Value
     Ok(seen)
 }
 
-fn text<'a>(seen: &'a Value, field: &str) -> anyhow::Result<&'a str> {
+pub(crate) fn text<'a>(seen: &'a Value, field: &str) -> anyhow::Result<&'a str> {
     seen[field].as_str().with_context(|| format!("{seen:#}"))
 }
 

@@ -105,6 +105,11 @@ impl Subject {
         Self::of(made::lossy, 5)
     }
 
+    /// The stream of samples in inlined functions.
+    pub(crate) fn inlined() -> anyhow::Result<Self> {
+        Self::of(made::inlined, 0)
+    }
+
     /// Both.
     pub(crate) fn both() -> anyhow::Result<[Self; 2]> {
         Ok([Self::whole()?, Self::lossy()?])

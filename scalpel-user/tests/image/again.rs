@@ -16,7 +16,7 @@ fn write(folder: &Path, files: &[(&str, &str)]) {
 }
 
 fn build(folder: &Path, before: &Kept) -> Built {
-    static_::build(&[folder.to_owned()], &[], before).unwrap()
+    static_::build(&[folder.to_owned()], &[], before, &|| false).unwrap()
 }
 
 /// As the next build finds it in the file.

@@ -25,7 +25,7 @@ fn catalog() -> Option<Catalog> {
         return None;
     }
     workshop.run("g++ -O2 -g -fPIE -pie -o a a.cc");
-    let built = static_::build(&[], &[workshop.path("a")], &Kept::default());
+    let built = static_::build(&[], &[workshop.path("a")], &Kept::default(), &|| false);
     Some(built.unwrap().kept.catalog)
 }
 

@@ -179,7 +179,7 @@ fn the_tables_of_older_versions_are_read() {
 }
 
 fn catalog(workshop: &Workshop, name: &str) -> Catalog {
-    let built = static_::build(&[], &[workshop.path(name)], &Kept::default());
+    let built = static_::build(&[], &[workshop.path(name)], &Kept::default(), &|| false);
     built.unwrap().kept.catalog
 }
 

@@ -14,4 +14,5 @@ mod exists;
 mod exits;
 mod files;
 mod go;
+mod pieces;
 mod sites;

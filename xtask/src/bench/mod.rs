@@ -3,6 +3,7 @@
 //! No figure is ever asserted: the page shows them with their spread, and the raw data lie beside it.
 mod attach;
 mod calls;
+mod genome;
 mod ingest;
 mod lanes;
 mod machine;
@@ -66,6 +67,8 @@ enum Part {
     Ingest,
     /// What an event in a lane costs, what reading it costs, and what small lanes lose.
     Lanes,
+    /// Genomes of very many nodes, a page of a million calls, a million lines of code.
+    Genome,
     /// Real programs at work.
     Real,
     /// The Node.js probe beside its peers.
@@ -161,6 +164,7 @@ fn measure(part: Part, options: &Options) -> Result<Vec<Section>> {
         Part::Attach => attach::run(rounds(3)),
         Part::Ingest => ingest::run(rounds(5)),
         Part::Lanes => return lanes::run(rounds(5)),
+        Part::Genome => return genome::run(rounds(3), options.yes),
         Part::Real => real::run(rounds(3)),
         Part::Node => return node::run(rounds(5)),
         Part::Scope => scope::run(rounds(7), options.yes),

@@ -135,7 +135,8 @@ impl Drop for Target {
     }
 }
 
-fn compile(source: &str) -> Result<PathBuf> {
+/// Compiles a source of the bench's folder, once.
+pub(super) fn compile(source: &str) -> Result<PathBuf> {
     let folder = cmd::target().join("bench");
     std::fs::create_dir_all(&folder)?;
     let program = folder.join(

@@ -58,6 +58,13 @@ pub(super) fn run(yes: bool) -> Result<Counts> {
     Ok(counts)
 }
 
+/// A folder of `node_modules` with what drives a browser.
+pub(crate) fn drivers_of_pages() -> Result<PathBuf> {
+    let folder = folder()?;
+    pages(&folder)?;
+    Ok(folder.join("node_modules"))
+}
+
 fn folder() -> Result<PathBuf> {
     let folder = std::path::absolute(cmd::target().join("exports"))?;
     std::fs::create_dir_all(&folder)?;

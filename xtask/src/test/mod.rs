@@ -19,6 +19,7 @@ use clap::{Args, ValueEnum};
 
 use crate::cmd;
 use counts::Counts;
+pub(crate) use exports::drivers_of_pages;
 
 /// What `test` is given.
 #[derive(Args)]

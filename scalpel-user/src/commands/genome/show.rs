@@ -38,7 +38,7 @@ struct FoundCall {
     calls: u64,
     total_wall_ns: Option<u64>,
     total_cpu_ns: Option<u64>,
-    /// `exact`, `call-site` or `sampled`.
+    /// `exact`, `call-site` or `sampled`; what is inlined is no call.
     confidence: &'static str,
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::exit::Outcome;
-use crate::output::Output;
 use crate::output::table::{Align, Table};
+use crate::output::{Output, Stream, wrapped};
 use crate::plan::{ListPlan, words::Pattern};
 use crate::record::installed;
 use crate::survey::runtimes::{self, Offer, Offered};
@@ -66,7 +66,7 @@ pub(super) fn run(plan: &ListPlan, output: &Output) -> anyhow::Result<Outcome> {
     let text = if plan.json {
         serde_json::to_string_pretty(&rows)? + "\n"
     } else {
-        table(&rows, output) + &legend(&rows)
+        table(&rows, output) + &legend(&rows, output.stdout())
     };
     output.data(text)?;
     Ok(Outcome::Done)
@@ -81,7 +81,7 @@ fn offers(process: &Found, installed: &runtimes::Installed) -> Vec<OfferRow> {
 }
 
 /// What the words in brackets mean, and why some offer no more.
-fn legend(rows: &[Row<'_>]) -> String {
+fn legend(rows: &[Row<'_>], stream: Stream) -> String {
     let all = || rows.iter().flat_map(|row| &row.offers);
     let meanings: BTreeSet<String> = all()
         .map(|offer| format!("{}: {}", offer.offers.word(), offer.offers.meaning()))
@@ -90,6 +90,7 @@ fn legend(rows: &[Row<'_>]) -> String {
         .filter_map(|offer| Some(format!("{}: {}", offer.runtime, offer.why_not.as_ref()?)))
         .collect();
     let lines = meanings.into_iter().chain(reasons);
+    let lines = lines.map(|line| wrapped(&line, stream.room(4)).join("\n    "));
     let lines: Vec<String> = lines.map(|line| format!("  {line}\n")).collect();
     if lines.is_empty() {
         return String::new();

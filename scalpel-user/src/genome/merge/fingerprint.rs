@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::event::FuncId;
 use crate::function::FunctionTable;
 use crate::genome::Genome;
-use crate::tree::{Context, Tree};
+use crate::tree::{Context, EdgeSource, Tree};
 
 /// Of two recordings of one run the one with the higher rank is kept: it ended by itself, it is longer, it has more
 /// events; between equals a hash of everything decides, so that all who merge decide alike.
@@ -58,7 +58,8 @@ impl Names {
         for context in contexts {
             let parent = names.contexts.get(context.parent.0 as usize).copied();
             let func = context.func.map(|func| names.func(func));
-            names.contexts.push(of(&(parent, func)));
+            let inlined = context.source == EdgeSource::Inlined;
+            names.contexts.push(of(&(parent, func, inlined)));
         }
         names
     }

@@ -1,4 +1,4 @@
-//! The tables of a genome file, version 5. A change of any text here is a new version and a new section in FORMAT.md.
+//! The tables of a genome file, version 6. A change of any text here is a new version and a new section in FORMAT.md.
 //!
 //! Integers of SQLite are signed: file offsets keep their 64 bits (negative = that plus 2^64), counters stay below
 //! 2^63. What is not known is NULL.
@@ -10,7 +10,7 @@ use crate::tree::{EdgeSource, FunctionFaults, Metrics};
 pub(super) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"SCPG");
 
 /// `PRAGMA user_version`.
-pub(super) const VERSION: u32 = 5;
+pub(super) const VERSION: u32 = 6;
 
 /// The oldest version that is still read: it has no tables of what exists.
 pub(super) const OLDEST: u32 = 2;
@@ -271,6 +271,7 @@ pub(super) const fn faults_from_columns(columns: [u64; 5]) -> FunctionFaults {
 /// Number of an edge source in `contexts`.
 pub(super) const fn source_number(source: EdgeSource) -> u8 {
     match source {
+        EdgeSource::Inlined => 4,
         EdgeSource::Sampled => 1,
         EdgeSource::CallSite => 2,
         EdgeSource::Exact => 3,
@@ -281,6 +282,7 @@ pub(super) const fn source_number(source: EdgeSource) -> u8 {
 pub(super) const fn source_of(number: i64) -> Option<EdgeSource> {
     match number {
         1 => Some(EdgeSource::Sampled),
+        4 => Some(EdgeSource::Inlined),
         2 => Some(EdgeSource::CallSite),
         3 => Some(EdgeSource::Exact),
         _ => None,

@@ -168,7 +168,7 @@ fn measured(row: &FunctionRow) -> Vec<String> {
 
 fn edge(caller: FuncId, edge: &Edge, out: &mut dyn Write) -> io::Result<()> {
     let m = &edge.metrics;
-    let sampled = edge.source == EdgeSource::Sampled;
+    let sampled = edge.source <= EdgeSource::Sampled;
     let mut label = Vec::new();
     if !sampled {
         label.push(units::count(m.calls));

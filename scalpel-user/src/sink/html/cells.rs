@@ -71,6 +71,7 @@ fn contexts(tree: &Tree, out: &mut dyn Write) -> io::Result<()> {
         func.push(context.func.map_or(0, |func| u64::from(func.get())));
         source.push(match context.source {
             EdgeSource::Sampled => 0,
+            EdgeSource::Inlined => 3,
             EdgeSource::CallSite => 1,
             EdgeSource::Exact => 2,
         });

@@ -5,6 +5,7 @@
 
 mod leaves;
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
@@ -44,7 +45,11 @@ pub struct Timeline {
     gaps: FxHashMap<Thread, u64>,
     calls: u64,
     heading: bool,
+    columns: Option<usize>,
 }
+
+/// Columns before the name of a call.
+const HEAD: usize = 34;
 
 /// Process and thread.
 type Thread = (u32, u32);
@@ -90,7 +95,14 @@ impl Timeline {
             gaps: FxHashMap::default(),
             calls: 0,
             heading: false,
+            columns: None,
         }
+    }
+
+    /// Keeps lines within so many columns: names are shortened, and deep calls are not indented further.
+    pub const fn within(mut self, columns: usize) -> Self {
+        self.columns = Some(columns);
+        self
     }
 
     /// Takes events, in order per thread. Nothing is written before [`Timeline::release`].
@@ -411,14 +423,17 @@ impl Timeline {
             "{seconds:>5}.{micros:06}  {duration:>8}  {:>8}  ",
             thread.1
         )?;
-        let mark = self.style.paint(Tone::Uncertain, line.mark);
-        writeln!(
-            pen.out,
-            "{:indent$}{}{mark}",
-            "",
-            line.call,
-            indent = 2 * line.level
-        )
+        let (mut indent, mut call) = (2 * line.level, Cow::Borrowed(line.call));
+        let mut mark = Cow::Borrowed(line.mark);
+        if let Some(columns) = self.columns {
+            let room = columns.saturating_sub(HEAD);
+            mark = text::shorten(line.mark, room);
+            let room = room.saturating_sub(text::width(&mark));
+            indent = indent.min(room / 2);
+            call = text::shorten(line.call, room - indent);
+        }
+        let mark = self.style.paint(Tone::Uncertain, &mark);
+        writeln!(pen.out, "{:indent$}{call}{mark}", "")
     }
 }
 

@@ -71,6 +71,38 @@ fn timeline(filter: Filter) -> String {
 }
 
 #[test]
+fn a_narrow_terminal_gets_no_longer_lines() {
+    let genome = example();
+    let lines = |columns: Option<usize>| {
+        let mut out = Vec::new();
+        let mut timeline = Timeline::new(genome.run.started, Style::default(), Filter::default());
+        if let Some(columns) = columns {
+            timeline = timeline.within(columns);
+        }
+        stream().iter().for_each(|item| match item {
+            Item::Event(event) => timeline.events(&[*event]),
+            Item::Gap(lost) => timeline.gap(Pid(4242), Tid(4242), *lost),
+        });
+        timeline
+            .finish(MonoTime(1_000_100_000), &genome.functions, &mut out)
+            .unwrap();
+        let text = String::from_utf8(out).unwrap();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let whole = lines(None);
+    for columns in [50, 60, 80] {
+        let narrow = lines(Some(columns));
+        assert_eq!(narrow.len(), whole.len());
+        let most = narrow
+            .iter()
+            .map(|line| crate::sink::text::width(line))
+            .max();
+        assert!(most <= Some(columns), "{narrow:#?}");
+    }
+    assert_eq!(lines(Some(200)), whole);
+}
+
+#[test]
 fn calls_are_indented_under_their_callers() {
     insta::assert_snapshot!(timeline(Filter::default()));
 }

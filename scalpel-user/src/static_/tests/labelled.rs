@@ -64,7 +64,13 @@ struct Score {
 fn score(language: &str) -> Score {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/truth/edges");
     let folder = home.join(language);
-    let built = build(&[folder.canonicalize().unwrap()], &[], &Kept::default()).unwrap();
+    let built = build(
+        &[folder.canonicalize().unwrap()],
+        &[],
+        &Kept::default(),
+        &|| false,
+    )
+    .unwrap();
     let catalog = built.kept.catalog;
     let labels = Labels::read(&folder, &catalog);
     let known: BTreeSet<&String> = labels.tags.values().collect();

@@ -19,10 +19,12 @@ fn catalog(sources: &[(&str, &str)]) -> Catalog {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    build(&[folder.path().to_owned()], &[], &Kept::default())
-        .unwrap()
-        .kept
-        .catalog
+    build(&[folder.path().to_owned()], &[], &Kept::default(), &|| {
+        false
+    })
+    .unwrap()
+    .kept
+    .catalog
 }
 
 fn check(sources: Sources, definitions: &str, calls: &str) {

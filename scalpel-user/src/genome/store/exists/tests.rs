@@ -123,7 +123,7 @@ fn old_recording() -> Genome {
     recording
 }
 
-/// Makes a file of version 4 of one of version 5.
+/// Makes a file of version 4 of one of version 6.
 fn without_cpu_histograms(db: &rusqlite::Connection) {
     db.execute_batch("DROP TABLE cpu_histograms; PRAGMA user_version = 4;")
         .unwrap();

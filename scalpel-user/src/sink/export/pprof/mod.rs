@@ -7,6 +7,7 @@
 mod proto;
 mod strings;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use flate2::Compression;
@@ -17,7 +18,7 @@ use super::labels::{FOLDED, NO_STACK};
 use super::{Notes, Subject, Weight, wire};
 use crate::event::FuncId;
 use crate::function::FunctionInfo;
-use crate::tree::{ContextId, Metrics, Thread};
+use crate::tree::{Context, ContextId, EdgeSource, Metrics, Thread};
 use proto::{Function, Label, Line, Location, Mapping, Sample, ValueType, field};
 use strings::Strings;
 
@@ -33,6 +34,7 @@ pub fn write(subject: &Subject<'_>, shown: Weight, out: &mut dyn Write) -> io::R
         weights: subject.weights(),
         strings: Strings::new(),
         labels: LabelKeys::default(),
+        inlined: BTreeMap::new(),
         out: &mut gzip,
     };
     profile.head(shown)?;
@@ -104,6 +106,8 @@ struct Profile<'a, 'g> {
     weights: Vec<Weight>,
     strings: Strings,
     labels: LabelKeys,
+    /// Locations by their functions: one, and what is inlined in it, in each other.
+    inlined: BTreeMap<Vec<FuncId>, u64>,
     out: &'a mut dyn Write,
 }
 
@@ -174,7 +178,7 @@ impl Profile<'_, '_> {
         if values.iter().all(|value| *value == 0) {
             return Ok(());
         }
-        let mut locations: Vec<u64> = path.iter().rev().map(|id| self.location(*id)).collect();
+        let mut locations = self.locations(path);
         if locations.is_empty() {
             locations.push(self.no_stack());
         }
@@ -213,12 +217,31 @@ impl Profile<'_, '_> {
         labels
     }
 
-    /// Locations and functions have the numbers of the function table; behind them come the two that are no functions.
-    fn location(&self, id: ContextId) -> u64 {
-        let context = self.subject.genome.tree.contexts.get(id.0 as usize);
-        context
-            .and_then(|context| context.func)
-            .map_or_else(|| self.folded(), |func| func.get().into())
+    /// The innermost first. What is inlined is a further line of the location of the function that it is a part of.
+    fn locations(&mut self, path: &[ContextId]) -> Vec<u64> {
+        let contexts = &self.subject.genome.tree.contexts;
+        let path: Vec<&Context> = path
+            .iter()
+            .filter_map(|id| contexts.get(id.0 as usize))
+            .collect();
+        let frames = path.chunk_by(|_, inner| inner.source == EdgeSource::Inlined);
+        let mut locations: Vec<u64> = frames.map(|frame| self.location(frame)).collect();
+        locations.reverse();
+        locations
+    }
+
+    /// Locations and functions have the numbers of the function table; behind them come the two that are no functions, and
+    /// then locations with functions that are inlined in them.
+    fn location(&mut self, frame: &[&Context]) -> u64 {
+        let functions: Vec<FuncId> = frame.iter().filter_map(|context| context.func).collect();
+        match *functions {
+            [] => self.folded(),
+            [func] => func.get().into(),
+            _ => {
+                let next = self.no_stack() + 1 + self.inlined.len() as u64;
+                *self.inlined.entry(functions).or_insert(next)
+            }
+        }
     }
 
     fn folded(&self) -> u64 {
@@ -231,7 +254,7 @@ impl Profile<'_, '_> {
 
     fn functions(&mut self) -> io::Result<()> {
         let subject = self.subject;
-        let mut mappings = Mappings::default();
+        let (mut mappings, mut mapped) = (Mappings::default(), Vec::new());
         for (id, info) in subject.genome.functions.iter() {
             let mapping = mappings.number(info);
             let function = Function {
@@ -242,12 +265,35 @@ impl Profile<'_, '_> {
                 start_line: info.line.unwrap_or(0).into(),
             };
             wire::message(field::LOCATION, &location(id, info, mapping), self.out)?;
+            mapped.push(mapping);
             wire::message(field::FUNCTION, &function, self.out)?;
+        }
+        for (functions, &id) in &self.inlined {
+            let location = self.with_inlined(id, functions, &mapped);
+            wire::message(field::LOCATION, &location, self.out)?;
         }
         for (id, name) in [(self.folded(), FOLDED), (self.no_stack(), NO_STACK)] {
             self.pseudo(id, name)?;
         }
         mappings.write(&mut self.strings, self.out)
+    }
+
+    /// The location of the first, of which the others are parts.
+    fn with_inlined(&self, id: u64, functions: &[FuncId], mapped: &[u64]) -> Location {
+        let host = functions.first().copied();
+        let info = |func: FuncId| self.subject.genome.functions.get(func);
+        let line = |func: &FuncId| Line {
+            function: func.get().into(),
+            line: info(*func).and_then(|info| info.line).unwrap_or(0).into(),
+        };
+        Location {
+            id,
+            mapping: host
+                .and_then(|host| mapped.get(host.get() as usize - 1).copied())
+                .unwrap_or(0),
+            address: host.and_then(info).map_or(0, |info| info.file_offset),
+            lines: functions.iter().rev().map(line).collect(),
+        }
     }
 
     fn pseudo(&mut self, id: u64, name: &str) -> io::Result<()> {

@@ -116,7 +116,8 @@ class Flame {
     if (node.func < 0) return `${this.options.rootName?.() ?? "all"}: ${shares}`;
     const row = this.app.recording.report.functions[node.func - 1];
     const from = row ? ` [${row.module}]${row.file ? ` ${row.file}${row.line ? ":" + row.line : ""}` : ""}` : "";
-    const source = node.context && this.app.recording.source[node.context] === 0 ? " - edge known from samples only" : "";
+    const known = node.context ? this.app.recording.source[node.context] : null;
+    const source = known === 0 ? " - edge known from samples only" : known === 3 ? " - inlined, known from samples only" : "";
     return `${this.app.name(node.func)}${from}: ${shares}${source}`;
   }
 }

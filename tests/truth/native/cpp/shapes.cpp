@@ -1,0 +1,78 @@
+// Functions of many shapes, each with a mark that counts its calls. What stands behind `//=` is what has to come of a
+// function that no call of its own is seen of.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <stdexcept>
+#include <vector>
+
+#define NI __attribute__((noinline, noclone, noipa))
+
+static struct { const char *name; unsigned long calls; } marks[64];
+NI void hit(const char *name) {
+    int at = 0;
+    while (marks[at].name && std::strcmp(marks[at].name, name)) at++;
+    marks[at].name = name;
+    marks[at].calls++;
+}
+
+namespace shop {
+NI int total(int n) { hit("total(int)"); return n; }
+NI double total(double n) { hit("total(double)"); return n; }
+template <typename T> NI T twice(T n) { hit("twice"); return n + n; }
+namespace { NI int hidden(int n) { hit("hidden"); return n; } }
+struct Item {
+    int cost;
+    NI explicit Item(int cost) : cost(cost) { hit("Item.Item"); }
+    NI Item(const Item &from) : cost(from.cost) { hit("Item.copy"); }
+    NI ~Item() { hit("Item.~Item"); }
+    NI virtual int price() const { hit("Item.price"); return cost; }
+    NI static Item made() { hit("Item.made"); return Item(2); }
+    NI Item &operator+=(int n) { hit("Item.+="); cost += n; return *this; }
+    NI explicit operator int() const { hit("Item.int"); return cost; }
+    int put_in() const { hit("Item.put_in"); return cost; } //= not-visible inlined
+    NI virtual int never() const { hit("Item.never"); return 0; } //= never-ran
+    int unused() const { hit("Item.unused"); return 0; } //= not-in-build no-code
+    NI int apart() const;
+};
+NI int Item::apart() const { hit("Item.apart"); return cost; }
+struct Book : Item {
+    NI Book() : Item(5) { hit("Book.Book"); }
+    NI int price() const override { hit("Book.price"); return Item::price() + 1; }
+};
+template <typename T> struct Box {
+    T value;
+    NI T get() const { hit("Box.get"); return value; }
+    template <typename U> NI U as() const { hit("Box.as"); return U(value); }
+};
+NI int operator*(const Item &a, const Item &b) { hit("*"); return a.cost * b.cost; }
+NI int throws(int n) { hit("throws"); if (n) throw std::runtime_error("x"); return n; }
+NI int catches(int n) { hit("catches");
+    try { return throws(n); } catch (const std::exception &) { return 1; }
+}
+NI constexpr int fixed(int n) { if (n > 9) hit("fixed"); return n; }
+}
+
+int main(int count, char **) { hit("main");
+    using namespace shop;
+    int sum = total(1) + int(total(1.5)) + twice(1) + int(twice(1.5)) + hidden(1) + catches(1) + fixed(count + 10);
+    Item item = Item::made();
+    item += 1;
+    Book book;
+    Item &as_item = book;
+    sum += as_item.price() + int(item) + item.put_in() + item.apart() + item * book;
+    sum += Box<int>{1}.get() + int(Box<long>{2}.get()) + Box<int>{3}.as<short>();
+    if (count > 9) sum += item.never();
+    auto twice_of =
+        [](int n) NI { hit("lambda.twice"); return n * 2; };
+    int seen = 0;
+    std::function<void(int)> note =
+        [&](int n) NI { hit("lambda.note"); seen += n; };
+    note(twice_of(2));
+    std::vector<int> list{3, 1, 2};
+    std::for_each(list.begin(), list.end(),
+        [&](int n) NI { hit("lambda.each"); seen += n; });
+    for (int at = 0; marks[at].name; at++) std::printf("%s %lu\n", marks[at].name, marks[at].calls);
+    return sum + seen == 0;
+}
