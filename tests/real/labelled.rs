@@ -24,7 +24,7 @@ use tempfile::TempDir;
 const LEAST_MATCHED: f64 = 0.9;
 
 pub(crate) fn add(suite: &mut Suite) {
-    tests!(suite, "labelled": c_is_what_its_labels_say, cpp_is_what_its_labels_say, rust_is_what_its_labels_say, go_is_what_its_labels_say, java_is_what_its_labels_say);
+    tests!(suite, "labelled": c_is_what_its_labels_say, cpp_is_what_its_labels_say, rust_is_what_its_labels_say, go_is_what_its_labels_say);
 }
 
 fn c_is_what_its_labels_say() -> Outcome {
@@ -76,96 +76,6 @@ fn go_is_what_its_labels_say() -> Outcome {
         &["main.*"],
     )
 }
-
-/// Java is known by what its virtual machine compiled, and by samples: not every function has one.
-fn java_is_what_its_labels_say() -> Outcome {
-    let (source, folder) = laid_out("java/Shapes.java")?;
-    let mut compile = Command::new("javac");
-    compile
-        .args(["-d", ".", "Shapes.java"])
-        .current_dir(folder.path());
-    match child::run(compile) {
-        Ok(ended) => ended.expect_code(0)?,
-        Err(error) => return Err(Skip::because(format!("there is no javac: {error:#}"))),
-    };
-    let place = folder.path().to_string_lossy().into_owned();
-    let record =
-        Record::into(folder.path()).args(["-F", "997", "--mode", "sample", "--src", &place]);
-    let options = "-XX:+UnlockDiagnosticVMOptions -XX:+PreserveFramePointer -XX:+DumpPerfMapAtExit -XX:CompileCommand=quiet \
-        -XX:CompileCommand=dontinline,Shapes*::* -cp";
-    let mut words = vec!["java"];
-    words.extend(options.split_whitespace());
-    words.extend([&*place, "Shapes", JAVA_ROUNDS]);
-    child::run(record.command_line(&words)?)?.expect_code(0)?;
-    let genome = record.genome().to_string_lossy().into_owned();
-    let shown = scalpel::run(&["genome", "show", &genome, "--json"])?.expect_code(0)?;
-    let shown: Value = serde_json::from_str(&shown.stdout)?;
-    let text = fs::read_to_string(&source)?;
-    let lines: BTreeMap<u64, Line> = (1..).zip(text.lines().map(line)).collect();
-    java_ran(&lines, &shown)
-}
-
-/// Every compiled method that is found is the one of that name, and every other one is what its label says.
-fn java_ran(lines: &BTreeMap<u64, Line>, shown: &Value) -> Outcome {
-    let (mut found, mut open, mut wrong) = (0, Vec::new(), Vec::new());
-    for function in shown["functions"].as_array().into_iter().flatten() {
-        let key = function["key"].as_str().unwrap_or_default();
-        let name = key
-            .strip_prefix("java:[jit]:Shapes")
-            .filter(|_| function["events"] != 0);
-        let Some(name) = name else { continue };
-        let mark = mark_of_compiled(name);
-        match function["definition"]
-            .as_str()
-            .map(|place| line_of(place, "Shapes.java"))
-        {
-            Some(line) => {
-                let said = line.and_then(|line| lines.get(&line));
-                let there = said.and_then(|said| said.mark.as_deref());
-                let is_it =
-                    there == Some(&*mark) || (there.is_none() && ["hit", "main"].contains(&&*mark));
-                found += 1;
-                if !is_it {
-                    wrong.push((key, there));
-                }
-            }
-            None if function["why"] == "generated" => {}
-            None => open.push((key, function["why"].as_str().unwrap_or_default())),
-        }
-    }
-    println!(
-        "Shapes.java: {found} of {} sampled functions found, 0 false; not found {open:?}",
-        found + open.len()
-    );
-    ensure!(wrong.is_empty(), "{wrong:?}");
-    ensure!(found > 5, "only {found} functions were found: {shown:#}");
-    let labelled = lines
-        .values()
-        .filter(|line| line.label.as_deref() == Some("ambiguous"));
-    let labelled = labelled.count();
-    ensure!(
-        open.len() <= labelled && open.iter().all(|(_, why)| *why == "ambiguous"),
-        "{open:?}"
-    );
-    Ok(())
-}
-
-/// `Item.cost` of `$Item.cost(int)`, `total` of `.total(int)`, `Item.Item` of `$Item.<init>(int)`.
-fn mark_of_compiled(name: &str) -> String {
-    let path = name
-        .split('(')
-        .next()
-        .unwrap_or_default()
-        .trim_start_matches(['$', '.']);
-    let path = path.replace('$', ".");
-    match path.strip_suffix(".<init>") {
-        Some(class) => format!("{class}.{}", class.rsplit('.').next().unwrap_or_default()),
-        None => path,
-    }
-}
-
-/// Some seconds of work.
-const JAVA_ROUNDS: &str = "1500000";
 
 /// What a line of the source says of the function that begins in it.
 #[derive(Debug, Default)]
@@ -226,15 +136,15 @@ fn laid_out(source: &str) -> anyhow::Result<(std::path::PathBuf, TempDir)> {
 }
 
 fn line(text: &str) -> Line {
-    let mark = text
-        .split_once("hit(\"")
-        .and_then(|(_, rest)| rest.split_once('"'));
-    let label = text
-        .split_once("//=")
-        .map(|(_, label)| label.trim().to_owned());
+    let mark = text.split_once("hit(\"");
+    let mark = mark.and_then(|(_, rest)| rest.split_once('"'));
+    // Of a head of several lines.
+    let apart = text.split_once("//: ").map(|(_, mark)| (mark.trim(), ""));
+    let is_comment = text.trim_start().starts_with("//");
+    let label = text.split_once("//=").filter(|_| !is_comment);
     Line {
-        mark: mark.map(|(mark, _)| mark.to_owned()),
-        label,
+        mark: apart.or(mark).map(|(mark, _)| mark.to_owned()),
+        label: label.map(|(_, label)| label.trim().to_owned()),
     }
 }
 

@@ -125,7 +125,9 @@ class Python(Truth):
         self.reach(recording)
         for line in said["made"]:
             name, number, _, why = line.split()
-            made = [row for row in recording.ran if (row["file"] or "").startswith("<") and row["name"].endswith(name)]
+            # The language's own library makes some, too.
+            ran = [row for row in recording.ran if row["module"] == "__main__"]
+            made = [row for row in ran if (row["file"] or "").startswith("<") and row["name"].endswith(name)]
             self.assertEqual((len(made), {row["not_found"] for row in made}), (int(number), {why}), line)
 
     def test_what_did_not_run_is_told_apart_from_what_could_not_be_seen(self):
@@ -320,7 +322,8 @@ class Real(Truth):
 
     @unittest.skipUnless(RECORDER and NODE and PACKAGES, "no collector, no Node.js, or no packages")
     def test_rxjs_as_it_is_published(self):
-        self.reach(self.published("sound"))
+        # Of small files the words are too few to tell.
+        self.reach(self.published("sound"), target=0.8)
         edited = self.published("edited", lambda text: "// One line more.\n" + text).report["static"]
         self.assertEqual(edited["match_rate"]["matched"], 0)
         lost = {row["why"]: row["written"] for row in edited["unmatched"]}

@@ -9,7 +9,7 @@ use super::{Lines, Map, Mapping, Place, lines};
 const NEAR: usize = 8;
 
 /// Fewer pairs tell nothing.
-const FEWEST: usize = 4;
+const FEWEST: usize = 3;
 
 /// How far behind its place a word may stand in the made text, in bytes: `exports.`, `Shop.prototype.`, `(0, lists_1.`.
 const AHEAD: usize = 64;

@@ -191,12 +191,28 @@ fn wrapper(
         None => Err(Why::Generated),
         Some((_, definition)) if definition.kind == Kind::Module => Err(Why::Generated),
         Some((id, _)) if found.as_ref().is_some_and(is_wrapped) => Ok(id),
+        // What compilers of older targets put around a class.
+        Some((id, _)) if wraps_class(index, info, id, last) => Err(Why::Generated),
         // Its code is of this definition, whether it is that itself or not.
         _ => {
             maybe.extend(found.map(|(id, _)| id));
             Err(Why::NoMapping)
         }
     }
+}
+
+/// Whether a function without a name ends where a class around `id` ends.
+fn wraps_class(index: &Index<'_>, info: &FunctionInfo, id: DefId, last: Original<'_>) -> bool {
+    let mut at = index.catalog.definition(id);
+    while let Some(definition) = at.filter(|_| flagged(info, name_flags::ANONYMOUS)) {
+        if definition.kind == Kind::Class && ends(definition, last) {
+            return true;
+        }
+        at = definition
+            .parent
+            .and_then(|parent| index.catalog.definition(parent));
+    }
+    false
 }
 
 /// What compilers move out of a class as a function of its own, and map nothing to at its beginning: static blocks, which
@@ -213,7 +229,7 @@ fn moved(
     loop {
         let definition = index.catalog.definition(id)?;
         let is_it = match definition.kind {
-            Kind::StaticBlock => info.raw_name.is_empty(),
+            Kind::StaticBlock => flagged(info, name_flags::ANONYMOUS),
             _ => is_private_name(&info.raw_name, &definition.name),
         };
         let in_body = !in_head(definition, first) || starts_body(definition, first);

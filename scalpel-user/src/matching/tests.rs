@@ -443,15 +443,19 @@ fn private_methods_and_static_blocks_are_found_where_a_compiler_has_moved_them()
         text: MOVED,
         language: Language::JavaScript,
     };
-    let function = |name: &str, head: &str, tail: &str| FunctionInfo {
-        raw_name: name.into(),
-        ..script(&made, MOVED, head, tail)
+    let function = |name: &str, head: &str, tail: &str| {
+        let mut info = script(&made, MOVED, head, tail);
+        info.raw_name = name.into();
+        if name == "(anonymous)" {
+            info.place.flags |= name_flags::ANONYMOUS;
+        }
+        info
     };
     let ran = |shown: &str| {
         genome(vec![
             function(shown, "function _Base_shown", "; }"),
             function("_Base_most_get", "function _Base_most", "; }"),
-            function("", "() => { Base", "; }"),
+            function("(anonymous)", "() => { Base", "; }"),
         ])
     };
     let whole = [
@@ -467,7 +471,7 @@ fn private_methods_and_static_blocks_are_found_where_a_compiler_has_moved_them()
     assert_eq!(found("_Base_shown", &moved(&whole)), all);
     assert_eq!(found("_Base_shown_1", &moved(&whole)), all);
     // A helper within the method, by another name; and functions that end elsewhere.
-    for name in ["_loop_1", "shown", "_Base_other", ""] {
+    for name in ["_loop_1", "shown", "_Base_other", "(anonymous)"] {
         assert_eq!(
             found(name, &moved(&whole))[0],
             Err(Why::NoMapping),
@@ -479,6 +483,23 @@ fn private_methods_and_static_blocks_are_found_where_a_compiler_has_moved_them()
     let cut = found("_Base_shown", &moved(&cut));
     assert_eq!(cut[0], Err(Why::NoMapping));
     assert_eq!(cut[2], Err(Why::NoMapping));
+}
+
+#[test]
+fn what_a_compiler_puts_around_a_class_is_generated() {
+    let made = Source {
+        path: "dist/base.js",
+        text: MOVED,
+        language: Language::JavaScript,
+    };
+    let ran = |column: u32, flags: u16| {
+        let mut info = script(&made, MOVED, "() => { Base", "; }");
+        info.place.flags = flags;
+        let maps = moved(&[("Base.made", 1, 14), ("})();", 4, column)]);
+        outcomes(&genome(vec![info]), &base(), &maps)
+    };
+    assert_eq!(ran(0, name_flags::ANONYMOUS), [Err(Why::Generated)]);
+    assert_eq!(ran(0, 0), [Err(Why::NoMapping)]);
 }
 
 const SHOP: Source = Source {

@@ -68,7 +68,16 @@ impl Live {
             output.detail("reading the sources");
             lay::lay(&mut genome, sources, &self.outputs.kept(), stop, output);
         }
-        let published = self.outputs.publish(&genome).with_context(|| {
+        let outputs = &self.outputs;
+        // The report is made while the file is written: of very many contexts both take their time.
+        let (published, report) = std::thread::scope(|threads| {
+            let published = threads.spawn(|| outputs.publish(&genome));
+            let report = Report::of(&genome, max_loss);
+            let published = published.join();
+            let lost = |_panic| Err(anyhow::anyhow!("the thread that wrote it ended"));
+            (published.unwrap_or_else(lost), report)
+        });
+        let published = published.with_context(|| {
             let kept = match &failure {
                 None => "but nothing is lost: the whole stream",
                 Some(_) => "and the stream could not be written to its end either: its first part",
@@ -78,7 +87,6 @@ impl Live {
                 log.display()
             )
         });
-        let report = Report::of(&genome, max_loss);
         let summary = Summary {
             clock_error_ns: self.clock_error_ns,
             ..Summary::of(&genome, &report, cost)

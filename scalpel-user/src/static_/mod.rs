@@ -17,6 +17,7 @@ mod native;
 mod note;
 mod php;
 mod python;
+mod reused;
 mod ruby;
 mod rust;
 mod text;

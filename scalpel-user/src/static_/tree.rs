@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ignore::{DirEntry, WalkBuilder};
-use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
 
 use super::dialect::{self, Dialect};
-use super::facts::{self, Facts, Found, Parsed};
+use super::facts::{self, Parsed};
 use super::link::{self, ModuleFiles, Unit};
 use super::native::{self, NativeError};
+use super::reused::Reused;
 use super::walk;
 use crate::catalog::{
     Builder, Catalog, DefId, Definition, File, FileId, Gap, GapKind, Kept, Kind, RootId, hash,
@@ -91,8 +91,7 @@ pub fn build(
         let id = catalog.root(root.to_string_lossy());
         list(root, id, &mut files, &mut skipped, &mut modules);
     }
-    let known = known(before);
-    let read = read_all(&files, roots, &known, before, stop);
+    let read = read_all(&files, roots, &Reused::of(before), stop);
     if stop() {
         return Ok(Built {
             stopped: true,
@@ -193,36 +192,24 @@ fn note_module(root: &Path, id: RootId, path: &Path, modules: &mut ModuleFiles) 
     }
 }
 
-type Known = FxHashMap<[u8; 32], Vec<FileId>>;
-
-fn known(before: &Kept) -> Known {
-    let mut known = Known::default();
-    for (id, file) in before.catalog.numbered_files() {
-        known.entry(file.content).or_default().push(id);
-    }
-    known
-}
-
 /// Reads files on all processors; the result is in their order.
 fn read_all(
     files: &[Listed],
     roots: &[PathBuf],
-    known: &Known,
-    before: &Kept,
+    reused: &Reused<'_>,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Vec<Read> {
     let next = AtomicUsize::new(0);
     let large = Mutex::new(());
     let found: Mutex<BTreeMap<usize, Read>> = Mutex::new(BTreeMap::new());
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let definitions = by_file(&before.catalog);
     let work = || {
         while let Some((at, file)) = {
             let at = next.fetch_add(1, Ordering::Relaxed);
             files.get(at).filter(|_| !stop()).map(|file| (at, file))
         } {
             let one_at_a_time = (file.bytes > LARGE).then(|| large.lock());
-            let read = read(file, roots, known, before, &definitions);
+            let read = read(file, roots, reused);
             drop(one_at_a_time);
             found
                 .lock()
@@ -242,23 +229,7 @@ fn read_all(
         .collect()
 }
 
-/// The definitions of each file of a catalog, as a stretch.
-fn by_file(catalog: &Catalog) -> FxHashMap<FileId, std::ops::Range<usize>> {
-    let mut stretches: FxHashMap<FileId, std::ops::Range<usize>> = FxHashMap::default();
-    for (at, definition) in catalog.definitions.iter().enumerate() {
-        let stretch = stretches.entry(definition.file).or_insert(at..at);
-        stretch.end = at + 1;
-    }
-    stretches
-}
-
-fn read(
-    file: &Listed,
-    roots: &[PathBuf],
-    known: &Known,
-    before: &Kept,
-    definitions: &FxHashMap<FileId, std::ops::Range<usize>>,
-) -> Read {
+fn read(file: &Listed, roots: &[PathBuf], reused: &Reused<'_>) -> Read {
     let root = roots.get(file.root.index());
     let relative = root
         .and_then(|root| file.path.strip_prefix(root).ok())
@@ -292,11 +263,7 @@ fn read(
     read.bytes = bytes.len() as u64;
     read.content = Sha256::digest(&bytes).into();
     read.text_hash = hash(&bytes);
-    let old = known.get(&read.content).into_iter().flatten();
-    if let Some(parsed) = old
-        .copied()
-        .find_map(|old| reuse(&read, old, before, definitions))
-    {
+    if let Some(parsed) = reused.parsed(read.content, &read.path) {
         (read.parsed, read.reused) = (parsed, true);
         return read;
     }
@@ -319,55 +286,6 @@ fn parse(read: &mut Read, bytes: Vec<u8>) {
         Ok(parsed) => read.parsed = parsed,
         Err(kind) => read.parsed.gaps.push(gap(None, kind, "")),
     }
-}
-
-/// What an earlier build found in the same bytes, under a name of the same language.
-fn reuse(
-    read: &Read,
-    old: FileId,
-    before: &Kept,
-    definitions: &FxHashMap<FileId, std::ops::Range<usize>>,
-) -> Option<Parsed> {
-    let file = before.catalog.file(old)?;
-    let (version, facts) = before.facts.get(&old)?;
-    let same_end = Path::new(&file.path).extension() == Path::new(&read.path).extension();
-    if *version != facts::FACTS_VERSION || !same_end {
-        return None;
-    }
-    let range = definitions.get(&old).cloned().unwrap_or_default();
-    let first = range.start as u32;
-    let rows = before.catalog.definitions.get(range)?;
-    let gaps = before
-        .catalog
-        .gaps
-        .iter()
-        .filter(|gap| gap.file == Some(old))
-        .cloned();
-    Some(Parsed {
-        definitions: rows
-            .iter()
-            .map(|row| found(row, first))
-            .collect::<Option<_>>()?,
-        gaps: gaps.collect(),
-        lines: file.lines,
-        facts: postcard::from_bytes::<Facts>(facts).ok()?,
-    })
-}
-
-fn found(row: &Definition, first: u32) -> Option<Found> {
-    let parent = match row.parent {
-        Some(parent) => Some(parent.0.checked_sub(first)?),
-        None => None,
-    };
-    Some(Found {
-        parent,
-        kind: row.kind,
-        name: row.name.clone(),
-        qualified: row.qualified.clone(),
-        flags: row.flags,
-        body_hash: row.body_hash,
-        span: row.span,
-    })
 }
 
 fn gap(file: Option<FileId>, kind: GapKind, detail: &str) -> Gap {

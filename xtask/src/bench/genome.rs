@@ -169,7 +169,7 @@ const RECORD: [&str; 8] = [
     "-F",
     "0",
     "-f",
-    "f[0-7][0-7]",
+    "f??",
     "--max-overhead",
     "off",
     "--max-loss",

@@ -5,7 +5,6 @@
 
 mod leaves;
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
@@ -409,10 +408,7 @@ impl Timeline {
         pen: &mut Pen<'_>,
     ) -> io::Result<()> {
         if !std::mem::replace(&mut self.heading, true) {
-            let heading = format!(
-                "{:>12}  {:>8}  {:>8}  FUNCTION",
-                "TIME s", "DURATION", "THREAD"
-            );
+            let heading = "      TIME s  DURATION    THREAD  FUNCTION";
             writeln!(pen.out, "{}", self.style.paint(Tone::Faint, heading))?;
         }
         let since = time.saturating_sub(self.start.0);
@@ -423,8 +419,7 @@ impl Timeline {
             "{seconds:>5}.{micros:06}  {duration:>8}  {:>8}  ",
             thread.1
         )?;
-        let (mut indent, mut call) = (2 * line.level, Cow::Borrowed(line.call));
-        let mut mark = Cow::Borrowed(line.mark);
+        let (mut indent, mut call, mut mark) = (2 * line.level, line.call.into(), line.mark.into());
         if let Some(columns) = self.columns {
             let room = columns.saturating_sub(HEAD);
             mark = text::shorten(line.mark, room);

@@ -36,7 +36,7 @@ NI static void leaps(void) { hit("leaps"); longjmp(back, 1); }
 NI static int compare(const void *a, const void *b) { hit("compare"); return *(const int *)a - *(const int *)b; }
 #define MADE(name) NI static int name(int n) { hit(#name); return n; }
 __attribute__((constructor)) NI static void before_main(void) { hit("before_main"); }
-NI static int
+NI static int //: over_lines
 over_lines(int a,
            int b) {
     hit("over_lines"); return a + b;

@@ -1,5 +1,5 @@
-// Functions of many shapes, each with a mark that counts its calls. What stands behind `//=` is what has to come of a
-// function that no call of its own is seen of.
+//! Functions of many shapes, each with a mark that counts its calls. What stands behind `//=` is what has to come of a
+//! function that no call of its own is seen of.
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Mutex;
@@ -52,10 +52,10 @@ mod shop {
 
 #[inline(never)] extern "C" fn compare(a: &u64, b: &u64) -> i32 { hit("compare"); i32::from(a > b) - i32::from(a < b) }
 #[inline(never)] const fn fixed(n: u64) -> u64 { n * 2 } //= -
-#[inline(never)] fn recursive(n: u64) -> u64 { hit("recursive"); if n < 2 { 1 } else { recursive(n - 1) + recursive(n - 2) } }
+#[inline(never)] fn recursive(n: u64) -> u64 { hit("recursive"); if n < 2 { 1 } else { std::hint::black_box(recursive(n - 1)) + recursive(n - 2) } }
 #[inline(never)] fn caught() { hit("caught"); let _ = std::panic::catch_unwind(panics); }
 #[inline(never)] fn panics() { hit("panics"); std::panic::resume_unwind(Box::new(1)); }
-async fn later(n: u64) -> u64 { hit("later"); n }
+async fn later(n: u64) -> u64 { hit("later"); n } //= not-visible inlined
 #[inline(never)] fn ready<T>(future: impl Future<Output = T>) -> T { hit("ready");
     let mut future = std::pin::pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) { Poll::Ready(value) => value, Poll::Pending => panic!() }
@@ -72,12 +72,12 @@ fn main() { hit("main");
     let book = Book { pages: 7 };
     let dynamic: [&dyn Price; 2] = [&item, &book];
     let mut sum = shop::total(1) + shop::twice(2u64) + u64::from(shop::twice(2u8)) + item.put_in() + fixed(item.0);
-    sum += dynamic.iter().map(|it| it.price()).sum::<u64>();
+    sum += dynamic.iter().map(|it| it.price()).sum::<u64>(); //= not-visible inlined
     sum += u64::from(compare(&1, &2) < 0) + recursive(5) + outer(1);
     caught();
     let captured = sum;
     let closure =
-        move |n: u64| { hit("closure"); n + captured };
+        move |n: u64| { hit("closure"); n + captured }; //= not-visible inlined
     sum += apply(&closure, 1) + ready(later(2));
     if std::env::args().count() > 9 { sum += item.never(); }
     drop(book);
