@@ -22,7 +22,7 @@ namespace { NI int hidden(int n) { hit("hidden"); return n; } }
 struct Item {
     int cost;
     NI explicit Item(int cost) : cost(cost) { hit("Item.Item"); }
-    NI Item(const Item &from) : cost(from.cost) { hit("Item.copy"); }
+    NI Item(const Item &from) : cost(from.cost) { hit("Item.copy"); } //= not-in-build no-code
     NI ~Item() { hit("Item.~Item"); }
     NI virtual int price() const { hit("Item.price"); return cost; }
     NI static Item made() { hit("Item.made"); return Item(2); }
