@@ -19,7 +19,7 @@ fn what_is_over_budget_is_named_and_never_said_not_to_have_run() -> Outcome {
     target.running().say("go\n")?;
     let summary = copy.directory().join("summary.json");
     let recorded = Record::into(copy.directory())
-        .args(["--mode", "auto", "-d", "2", "--summary"])
+        .args(["--mode", "auto", "-d", "6", "--summary"])
         .args([summary.as_os_str()])
         .attach(target.pid())?
         .ended()?

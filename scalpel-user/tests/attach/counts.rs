@@ -195,7 +195,8 @@ fn calls_open_while_links_change_are_counted_and_not_timed_beyond_it() -> Outcom
         .attachments
         .drop_functions(&HashSet::from([id(1)]), now());
     ensure!(given_up.is_empty(), "{given_up:?}");
-    std::thread::sleep(Duration::from_millis(200));
+    // The link that had `leaf` closes aside.
+    std::thread::sleep(Duration::from_secs(1));
     let truth = target.work()?;
     let ended = end(probes, reader, target.pid())?;
     target.finish()?.expect_code(0)?;
@@ -220,6 +221,7 @@ fn calls_open_while_links_change_are_counted_and_not_timed_beyond_it() -> Outcom
     let (calls, timed) = leaf.fold((0, 0), |sum, edge| (sum.0 + edge.calls, sum.1 + edge.timed));
     ensure!(calls < truth.calls("leaf")?, "leaf was not dropped");
     ensure!(ended.missing.is_empty(), "{:?}", ended.missing);
-    ensure!(timed <= calls && timed + 2 >= calls, "{timed} of {calls}");
+    // Open when its own link went: two more.
+    ensure!(timed <= calls && timed + 4 >= calls, "{timed} of {calls}");
     Ok(())
 }
