@@ -1,9 +1,12 @@
 // How long a page of `report --html` takes to its first drawing, in headless Chromium: milliseconds from the navigation,
 // as JSON. Arguments: Chromium, the folder of node_modules, the page, how often.
+import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
+import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [chromium, modules, file, times] = process.argv.slice(2);
+const [name, modules, file, times] = process.argv.slice(2);
+const chromium = (process.env.PATH ?? "").split(":").map((folder) => join(folder, name)).find(existsSync) ?? name;
 const puppeteer = createRequire(pathToFileURL(modules + "/"))("puppeteer-core");
 const drawn = [];
 for (let time = 0; time < Number(times); time++) {
