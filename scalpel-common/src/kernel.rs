@@ -8,7 +8,7 @@ use core::mem::offset_of;
 use crate::event::Event;
 
 /// Version of everything in this file; the collector refuses an object that carries another.
-pub const KERNEL_ABI_VERSION: u32 = 2;
+pub const KERNEL_ABI_VERSION: u32 = 3;
 
 /// Most call rings; how many there are is [`Settings::ring_mask`] + 1.
 pub const CALL_RINGS: usize = 8;
@@ -148,6 +148,7 @@ pub const KERNEL_FIELDS: &[KernelField] = &[
     field("TASK_STATE", "task_struct", &["__state"]),
     field("TASK_NVCSW", "task_struct", &["nvcsw"]),
     field("TASK_NIVCSW", "task_struct", &["nivcsw"]),
+    field("TASK_RAN", "task_struct", &["se", "sum_exec_runtime"]),
     field("SIGNAL_LIVE", "signal_struct", &["live", "counter"]),
     field("MM_START_STACK", "mm_struct", &["start_stack"]),
     field("MM_XOL_AREA", "mm_struct", &["uprobes_state", "xol_area"]),
@@ -285,8 +286,10 @@ pub struct ThreadState {
     /// Sum of the time off the processor in ns, the time before it was first seen included: CPU time is clock - this. What a
     /// hypervisor steals from a processor counts as CPU time, other than in the kernel's own accounts.
     pub off_cpu_ns: u64,
-    /// When the thread left the processor; 0 while it runs.
+    /// When the thread left the processor; 0 while it runs, as far as its arrival was told.
     pub switched_out_at: u64,
+    /// The kernel's own account of the thread's CPU time in ns when it left, for arrivals that are not told.
+    pub ran_at_leave: u64,
     /// Sequence number of the thread's last event.
     pub seq: u32,
     /// Number of switches: read before and after a clock read, to see a switch between.
@@ -416,7 +419,7 @@ const _: () = {
     assert!(size_of::<Settings>() == 48);
     assert!(size_of::<OpenCalls>() == 32 * MAX_RETURN_DEPTH + 8);
     assert!(size_of::<WatchedProcess>() == 24);
-    assert!(size_of::<ThreadState>() == 48);
+    assert!(size_of::<ThreadState>() == 56);
     assert!(cookie_func(cookie(7, 9)) == 7 && cookie_generation(cookie(7, 9)) == 9);
     assert!(size_of::<SampleHeader>() == 72);
     assert!(offset_of!(SampleHeader, user_frames) == 64);

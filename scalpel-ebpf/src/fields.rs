@@ -19,7 +19,7 @@ macro_rules! fields {
 
 fields! {
     TASK_PID TASK_TGID TASK_MM TASK_FSBASE TASK_UTASK TASK_LEADER TASK_START_BOOTTIME TASK_EXIT_CODE TASK_SIGNAL
-    TASK_COMM TASK_STATE TASK_NVCSW TASK_NIVCSW SIGNAL_LIVE MM_START_STACK MM_XOL_AREA XOL_AREA_VADDR UTASK_DEPTH UTASK_RETURN_INSTANCES
+    TASK_COMM TASK_STATE TASK_NVCSW TASK_NIVCSW TASK_RAN SIGNAL_LIVE MM_START_STACK MM_XOL_AREA XOL_AREA_VADDR UTASK_DEPTH UTASK_RETURN_INSTANCES
     RETURN_INSTANCE_STACK BPRM_FILENAME
     EXIT_TELLS_LAST LISTED_PROCESS
 }
@@ -115,6 +115,12 @@ impl Task {
     #[inline(always)]
     pub(crate) fn pid(self) -> u32 {
         self.0.u32(&TASK_TGID)
+    }
+
+    /// CPU time in ns, by the kernel's own account: exact when the thread leaves the processor, a tick old at most before.
+    #[inline(always)]
+    pub(crate) fn ran(self) -> u64 {
+        self.0.u64(&TASK_RAN)
     }
 
     /// When its process began, in ns of `CLOCK_BOOTTIME`.

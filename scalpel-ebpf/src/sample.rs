@@ -72,15 +72,20 @@ fn stack(ctx: *mut bpf_perf_event_data, frames: *mut u64, flags: u64) -> usize {
 
 #[inline(always)]
 fn event(ctx: *mut bpf_perf_event_data, pid: u32, tid: u32, user: usize, kernel: usize) -> Event {
-    let state = THREADS.state(Task::current());
+    let task = Task::current();
+    let state = THREADS.state(task);
     // A sample takes no number of its own: were it lost, the gap would break the thread's call stack for nothing.
     // SAFETY: the storage lives as long as the running thread.
     let seq = state.map_or(0, |state| unsafe { (*state).seq });
     // SAFETY: the helper has no precondition.
     let now = unsafe { aya_ebpf::helpers::bpf_ktime_get_ns() };
     // The thread is on the processor: no switch can come between.
-    // SAFETY: as above.
-    let off_cpu_ns = state.map(|state| unsafe { (*state).off_cpu_ns });
+    let off_cpu_ns = state.map(|state| {
+        // SAFETY: as above.
+        let state = unsafe { &*state };
+        let untold = thread::off_untold(state, task, now);
+        state.off_cpu_ns.wrapping_add(untold)
+    });
     let cpu_ns = off_cpu_ns.map_or(CPU_NOT_MEASURED, |off_cpu_ns| now.wrapping_sub(off_cpu_ns));
     Event {
         time: now,

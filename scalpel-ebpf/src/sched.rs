@@ -15,8 +15,9 @@ use crate::{emit, thread};
 /// `previous` leaves the processor for `next`.
 #[inline(always)]
 pub(crate) fn switch(previous: *const task_struct, next: *const task_struct) {
-    if let Some(state) = THREADS.state(Task::new(previous)) {
-        leave(state);
+    let previous = Task::new(previous);
+    if let Some(state) = THREADS.state(previous) {
+        leave(state, previous);
     }
     let next = Task::new(next);
     let known = THREADS.state(next);
@@ -45,11 +46,16 @@ fn tells_switches(settings: &Settings, task: Task) -> bool {
 }
 
 #[inline(always)]
-fn leave(state: *mut ThreadState) {
+fn leave(state: *mut ThreadState, task: Task) {
+    // SAFETY: the helper has no precondition.
+    let now = unsafe { bpf_ktime_get_ns() };
     // SAFETY: the storage lives as long as the thread, which is at rest here: the switch runs on behalf of it.
     let state = unsafe { &mut *state };
-    // SAFETY: the helper has no precondition.
-    state.switched_out_at = unsafe { bpf_ktime_get_ns() };
+    state.off_cpu_ns = state
+        .off_cpu_ns
+        .wrapping_add(thread::off_untold(state, task, now));
+    state.switched_out_at = now;
+    state.ran_at_leave = task.ran();
     state.switches = state.switches.wrapping_add(1);
 }
 
