@@ -22,11 +22,12 @@ const PACKAGES: [&str; 5] = [
 ];
 
 /// Tests of Python; the oldest one runs the first two.
-const ALL: [&str; 4] = [
+const ALL: [&str; 5] = [
     "test_corpus.py",
     "test_surface.py",
     "test_life.py",
     "test_real.py",
+    "test_thousand.py",
 ];
 
 /// Knows x86-64 and shares no code with the engine.

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import mmap
+import os
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,19 @@ class Routine:
 
     def offsets(self, trace) -> list:
         return [address - self.address for address in trace.addresses]
+
+
+def left() -> dict:
+    """What this process holds."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        lines = dict(line.split(":", 1) for line in status)
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        mappings = len(maps.readlines())
+    return {
+        "fds": len(os.listdir("/proc/self/fd")),
+        "mappings": mappings,
+        "kib": int(lines["VmRSS"].split()[0]),
+    }
 
 
 @pytest.fixture

@@ -7,22 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import corpus
+from conftest import corpus, left
 from scalpel_scope import HwTrace
 
 GATED = Path(__file__).with_name("gated.py")
-
-
-def left() -> dict:
-    with open("/proc/self/status", encoding="ascii") as status:
-        lines = dict(line.split(":", 1) for line in status)
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        mappings = len(maps.readlines())
-    return {
-        "fds": len(os.listdir("/proc/self/fd")),
-        "mappings": mappings,
-        "kib": int(lines["VmRSS"].split()[0]),
-    }
 
 
 def test_a_thousand_scopes_leave_nothing(spin):
