@@ -14,7 +14,7 @@ use scalpel_user::genome::Genome;
 use scalpel_user::genome::assemble::Assembly;
 use scalpel_user::input::RunInfo;
 use scalpel_user::sink::tree::Way;
-use scalpel_user::sink::{By, Choice, Form, Page, Style, choice};
+use scalpel_user::sink::{By, Choice, Columns, Form, Page, Style, choice};
 use scalpel_user::tree::{Cell, Context, ContextId, EdgeSource, Metrics, Thread, Tree};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -29,9 +29,11 @@ fuzz_target!(|bytes: &[u8]| {
 fn report(genome: &Genome) {
     let forms = [Form::Json, Form::Csv, Form::Table, Form::Tree(Way::Callees), Form::Tree(Way::Callers)];
     for (form, by) in forms.into_iter().zip([By::Function, By::Thread, By::Module, By::Function, By::Function]) {
-        let choice = Choice { form, by, sort: None, limit: 20, func: None, max_loss: 0.001 };
-        let page = Page { width: 80, style: Style { color: true } };
-        choice::write(genome, &choice, page, &mut std::io::sink()).expect("a sink takes everything");
+        for columns in [Columns::Usual, Columns::PerCall] {
+            let choice = Choice { form, by, columns, sort: None, limit: 20, func: None, max_loss: 0.001 };
+            let page = Page { width: 80, style: Style { color: true } };
+            choice::write(genome, &choice, page, &mut std::io::sink()).expect("a sink takes everything");
+        }
     }
 }
 
