@@ -258,14 +258,21 @@ fn threads_and_children_of_before_and_after_are_recorded() -> Outcome {
         std::thread::yield_now();
     }
     guest.ask("50 thread")?;
-    let report = again(&mut guest, second.path(), |guest| {
-        guest.ask("20 thread")?;
-        guest.ask("30 fork")?;
-        guest.ask("40 thread")?;
-        guest.ask("5")
-    })?;
+    // A thread whose calls are over before a lane was opened for it loses them, and says so: how many do is chance.
+    let recording = recorder(second.path())
+        .args(["--max-loss", "100"])
+        .attach(guest.pid)?;
+    for (calls, how) in [
+        ("20", " thread"),
+        ("30", " fork"),
+        ("40", " thread"),
+        ("5", ""),
+    ] {
+        guest.ask(&format!("{calls}{how}"))?;
+    }
+    let report = recording.stop()?.expect_code(0)?.report()?;
     let (calls, lost) = work(&report)?;
-    ensure!((calls, lost) == (95, 0), "{report:?}");
+    ensure!(calls + lost == 95, "{report:?}");
     Ok(())
 }
 
