@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use scalpel_tests::catalog::{CALLS, CROWD, HELD, LIBPLUGIN, PLUGINS, REBORN, RELAY, RELOADS};
 use scalpel_tests::child::Running;
 use scalpel_tests::fixture::{Copy, Fixture};
-use scalpel_tests::report::Doubt;
+use scalpel_tests::report::{Doubt, Report};
 use scalpel_tests::scalpel::{Record, Recording};
 use scalpel_tests::suite::{Outcome, Skip, Suite};
 use scalpel_tests::target::Target;
@@ -271,17 +271,7 @@ fn a_process_in_another_time_namespace_is_counted() -> Outcome {
         .args(["--time", "--fork", "--monotonic", &AHEAD_S.to_string()])
         .arg(copy.path())
         .arg("--wait");
-    let mut running = Running::start(unshare)?;
-    running.stdout_line(|line| line == "ready\n")?;
-    let pid = only_child(running.pid())?;
-    let recording = crate::exact(copy.directory()).attach(pid)?;
-    running.say("go\n")?;
-    let line = running.stdout_line(|line| line.starts_with("{\"calls\""))?;
-    let mut truth = Truth::of(&line)?;
-    let report = recording.stop()?.expect_code(0)?.report()?;
-    running.wait()?.expect_code(3)?;
-    truth.edges.retain(|(caller, ..)| caller != "main");
-    report.agrees_with(&truth)?;
+    let report = child_is_counted(unshare, copy.directory())?;
     let ahead = AHEAD_S * 1_000_000_000;
     let longest = report
         .functions
@@ -310,17 +300,8 @@ fn a_process_in_a_container_of_its_own_files_and_ids_is_counted() -> Outcome {
         .arg("mount -t tmpfs none \"$2\"; cp \"$1\" \"$2/calls\"; exec \"$2/calls\" --wait")
         .arg("sh")
         .args([copy.path(), &place]);
-    let mut running = Running::start(unshare)?;
-    running.stdout_line(|line| line == "ready\n")?;
-    let pid = only_child(running.pid())?;
-    let recording = crate::exact(copy.directory()).attach(pid)?;
-    running.say("go\n")?;
-    let line = running.stdout_line(|line| line.starts_with("{\"calls\""))?;
-    let mut truth = Truth::of(&line)?;
-    let report = recording.stop()?.expect_code(0)?.report()?;
-    running.wait()?.expect_code(3)?;
-    truth.edges.retain(|(caller, ..)| caller != "main");
-    report.agrees_with(&truth)
+    child_is_counted(unshare, copy.directory())?;
+    Ok(())
 }
 
 /// Breakpoints belong to a file, and a filter to a process: without one (children may come) strangers run into them.
@@ -347,6 +328,22 @@ fn other_processes_of_the_same_program_are_not_counted() -> Outcome {
         );
     }
     Ok(())
+}
+
+/// Records the waiting child of `unshare`: the report, which agrees with the child's own account.
+fn child_is_counted(unshare: Command, directory: &Path) -> anyhow::Result<Report> {
+    let mut running = Running::start(unshare)?;
+    running.stdout_line(|line| line == "ready\n")?;
+    let pid = only_child(running.pid())?;
+    let recording = crate::exact(directory).attach(pid)?;
+    running.say("go\n")?;
+    let line = running.stdout_line(|line| line.starts_with("{\"calls\""))?;
+    let mut truth = Truth::of(&line)?;
+    let report = recording.stop()?.expect_code(0)?.report()?;
+    running.wait()?.expect_code(3)?;
+    truth.edges.retain(|(caller, ..)| caller != "main");
+    report.agrees_with(&truth)?;
+    Ok(report)
 }
 
 fn only_child(pid: u32) -> anyhow::Result<u32> {

@@ -11,21 +11,16 @@ use crate::genome::Genome;
 use crate::image::Pattern;
 use crate::lay;
 use crate::output::{Output, Stream};
-use crate::plan::{GraphPlan, GraphSource, Target};
+use crate::plan::{GraphPlan, GraphSource};
 use crate::report::Sort;
-use crate::sink::{Page, Style, tree};
+use crate::sink::{Page, tree};
 
 pub(super) fn run(plan: &GraphPlan, output: &Output) -> anyhow::Result<Outcome> {
     let func = Pattern::parse(&plan.func.to_string())?;
     let caller = recording::pattern(plan.caller.as_ref())?;
     let found = Cell::new(true);
     let show = |genome: &Genome, stream: Stream, out: &mut dyn Write| -> anyhow::Result<()> {
-        let page = Page {
-            width: stream.width,
-            style: Style {
-                color: stream.color,
-            },
-        };
+        let page = Page::new(stream.width, stream.color);
         let is = |pattern: &Pattern, id: FuncId| {
             let info = genome.functions.get(id);
             info.is_some_and(|info| pattern.matches_recorded(info))
@@ -41,7 +36,7 @@ pub(super) fn run(plan: &GraphPlan, output: &Output) -> anyhow::Result<Outcome> 
             limit: plan.limit.unwrap_or(0),
         };
         found.set(tree::write_graph(genome, &graph, page, out)?);
-        Ok(out.flush()?)
+        Ok(())
     };
     match &plan.source {
         GraphSource::File(file) => {
@@ -49,17 +44,13 @@ pub(super) fn run(plan: &GraphPlan, output: &Output) -> anyhow::Result<Outcome> 
             lay::complete(&mut genome, false, output);
             let mut out = BufWriter::new(std::io::stdout().lock());
             show(&genome, output.stdout(), &mut out)?;
+            out.flush()?;
         }
         GraphSource::Live(record) => {
-            let has_stdout = matches!(record.target, Target::Command(_));
             let shown = |recorded: crate::record::Recorded<'_>| {
-                if has_stdout {
-                    let mut err = BufWriter::new(std::io::stderr().lock());
-                    show(recorded.genome, output.stderr(), &mut err)
-                } else {
-                    let mut out = BufWriter::new(std::io::stdout().lock());
-                    show(recorded.genome, output.stdout(), &mut out)
-                }
+                record::beside_the_target(&record.target, output, |stream, out| {
+                    show(recorded.genome, stream, out)
+                })
             };
             let outcome = record::recorded(record, &shown, output)?;
             if found.get() {

@@ -1,10 +1,12 @@
-//! `record`: what must be true before a recording is begun.
+//! `record`: what must be true before a recording is begun, and where it is shown that is not kept.
+
+use std::io::{BufWriter, Write};
 
 use crate::caps::Abilities;
 use crate::exit::Outcome;
 use crate::host;
-use crate::output::Output;
-use crate::plan::RecordPlan;
+use crate::output::{Output, Stream};
+use crate::plan::{RecordPlan, Target};
 use crate::record::{self, Show};
 
 pub(super) fn run(plan: &RecordPlan, output: &Output) -> anyhow::Result<Outcome> {
@@ -28,4 +30,19 @@ pub(super) fn recorded(
         return Err(blocker.clone().into());
     }
     record::run(plan, &able, show, output)
+}
+
+/// Writes to stdout, or to stderr where the recorded command has stdout for itself.
+pub(super) fn beside_the_target(
+    target: &Target,
+    output: &Output,
+    write: impl FnOnce(Stream, &mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let (stream, out): (Stream, Box<dyn Write>) = match target {
+        Target::Command(_) => (output.stderr(), Box::new(std::io::stderr().lock())),
+        Target::Pids(_) | Target::Comm(_) => (output.stdout(), Box::new(std::io::stdout().lock())),
+    };
+    let mut out = BufWriter::new(out);
+    write(stream, &mut out)?;
+    Ok(out.flush()?)
 }

@@ -18,7 +18,7 @@ use crate::report::{Report, Sort};
 use crate::sink::choice;
 use crate::sink::html;
 use crate::sink::tree::Way;
-use crate::sink::{By, Choice, Columns, Form, Page, Style};
+use crate::sink::{By, Choice, Columns, Form, Page};
 
 use super::moments::{self, Seen};
 use super::recording;
@@ -54,12 +54,8 @@ pub(super) fn run(plan: &ReportPlan, output: &Output) -> anyhow::Result<Outcome>
     if pattern.is_some() && !genome.functions.iter().any(|(_, info)| meant(info)) {
         output.warn("no function of this recording matches --func");
     }
-    let page = Page {
-        width: output.stdout().width,
-        style: Style {
-            color: output.stdout().color,
-        },
-    };
+    let stdout = output.stdout();
+    let page = Page::new(stdout.width, stdout.color);
     let mut out = BufWriter::new(std::io::stdout().lock());
     choice::write(&genome, &choice, page, &mut out)?;
     out.flush()?;

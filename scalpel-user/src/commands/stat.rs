@@ -1,6 +1,6 @@
 //! `stat`: a recording of counts that is shown as a table, and forgotten.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 
 use serde::Serialize;
 
@@ -8,11 +8,11 @@ use super::record;
 use super::report::{LOSS_WORTH_SAYING, sort};
 use crate::exit::Outcome;
 use crate::output::{Output, Stream, write_private_with};
-use crate::plan::{StatPlan, Target};
+use crate::plan::StatPlan;
 use crate::record::Recorded;
 use crate::report::Report;
 use crate::report::summary::Overhead;
-use crate::sink::{By, Choice, Columns, Form, Page, Style, choice, summary};
+use crate::sink::{By, Choice, Columns, Form, Page, choice, summary};
 
 /// The object of `report --json`, and what the measurement cost.
 #[derive(Serialize)]
@@ -41,14 +41,9 @@ fn show(recorded: Recorded<'_>, plan: &StatPlan, output: &Output) -> anyhow::Res
             write(recorded, plan, plain, out)
         })?);
     }
-    if matches!(plan.record.target, Target::Command(_)) {
-        let mut err = BufWriter::new(std::io::stderr().lock());
-        write(recorded, plan, output.stderr(), &mut err)?;
-        return Ok(err.flush()?);
-    }
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    write(recorded, plan, output.stdout(), &mut out)?;
-    Ok(out.flush()?)
+    record::beside_the_target(&plan.record.target, output, |stream, out| {
+        Ok(write(recorded, plan, stream, out)?)
+    })
 }
 
 fn write(
@@ -65,12 +60,7 @@ fn write(
         serde_json::to_writer(&mut *out, &json)?;
         return writeln!(out);
     }
-    let page = Page {
-        width: stream.width,
-        style: Style {
-            color: stream.color,
-        },
-    };
+    let page = Page::new(stream.width, stream.color);
     let wanted = Choice {
         form: Form::Table,
         by: By::Function,

@@ -273,12 +273,7 @@ fn nameless(reason: UnknownReason) -> FunctionInfo {
 /// Says what a recording ends with.
 pub fn say_summary(recorded: Recorded<'_>, output: &Output) -> Result<()> {
     let stream = output.stderr();
-    let page = sink::Page {
-        width: stream.width,
-        style: sink::Style {
-            color: stream.color,
-        },
-    };
+    let page = sink::Page::new(stream.width, stream.color);
     let mut text = Vec::new();
     sink::summary::write(recorded.summary, &recorded.report.doubts, page, &mut text)?;
     output.say(String::from_utf8_lossy(&text).trim_end());

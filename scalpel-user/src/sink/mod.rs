@@ -32,5 +32,13 @@ pub struct Page {
     pub style: Style,
 }
 
+impl Page {
+    /// As wide as what will show it, in colour if that shows colours.
+    pub const fn new(width: usize, color: bool) -> Self {
+        let style = Style { color };
+        Self { width, style }
+    }
+}
+
 #[cfg(test)]
 mod tests;
