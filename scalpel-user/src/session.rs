@@ -22,7 +22,7 @@ use crate::stack::{Builder, Options};
 pub struct NoRun;
 
 /// A recording on its way to a genome.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Session {
     run: Option<RunInfo>,
     functions: FunctionTable,
@@ -116,8 +116,21 @@ impl Session {
     pub fn settle(&mut self) -> Vec<(Pid, u64)> {
         let builder = &mut self.builder;
         self.order.finish(&mut |released| apply(builder, released));
-        let named = |address: &(Pid, u64)| !self.symbols.contains_key(address);
-        self.builder.addresses().into_iter().filter(named).collect()
+        self.addresses()
+    }
+
+    /// Which addresses have no name yet, of what is released.
+    pub fn addresses(&self) -> Vec<(Pid, u64)> {
+        let nameless = |address: &(Pid, u64)| !self.symbols.contains_key(address);
+        let addresses = self.builder.addresses().into_iter();
+        addresses.filter(nameless).collect()
+    }
+
+    /// The genome as if the recording ended at `time`. It goes on as if nobody had asked.
+    pub fn so_far(&self, time: MonoTime) -> Result<Genome, NoRun> {
+        let mut copy = self.clone();
+        copy.feed(Input::End(time));
+        copy.finish()
     }
 
     /// The genome of everything heard.

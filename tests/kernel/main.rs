@@ -21,6 +21,7 @@ mod scope_places;
 mod sites;
 mod stat;
 mod stream;
+mod top;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     count::add(&mut suite);
     stat::add(&mut suite);
     auto::add(&mut suite);
+    top::add(&mut suite);
     sched::add(&mut suite);
     sample::add(&mut suite);
     process::add(&mut suite);

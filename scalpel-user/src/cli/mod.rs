@@ -16,6 +16,7 @@ mod replay;
 mod report;
 mod scope;
 mod stat;
+mod top;
 mod watch;
 
 use std::fmt;
@@ -41,6 +42,7 @@ pub use replay::ReplayArgs;
 pub use report::{ByArg, ReportArgs, SortArg, TreeArg};
 pub use scope::{DecodeArgs, FollowArg, LiveArgs, ScopeArgs, ScopeCommand, SyntaxArg, TierArg};
 pub use stat::StatArgs;
+pub use top::TopArgs;
 pub use watch::{AttachArg, ExitsArg, FunctionArgs, ProbingArgs, TargetArgs};
 
 /// Which functions of a running program ran, who called them, and what each cost.
@@ -159,6 +161,8 @@ pub enum Command {
     Record(Box<RecordArgs>),
     /// Count the calls of a process, and how long they took, and show a table at the end.
     Stat(Box<StatArgs>),
+    /// Show the costliest functions of a process while it runs.
+    Top(Box<TopArgs>),
     /// Show a recording: which functions ran, called by whom, at what cost.
     Report(ReportArgs),
     /// Show one function between those that call it and those that it calls.
@@ -222,6 +226,7 @@ mod tests {
         for name in [
             "record",
             "stat",
+            "top",
             "report",
             "graph",
             "export",

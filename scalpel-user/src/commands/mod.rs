@@ -14,6 +14,7 @@ mod replay;
 mod report;
 mod scope;
 mod stat;
+mod top;
 
 use crate::exit::Outcome;
 use crate::output::Output;
@@ -27,6 +28,7 @@ pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
         Plan::Completions(shell) => glue::completions(shell, output),
         Plan::Man(dir) => glue::man(&dir),
         Plan::Record(plan) => record::run(&plan, output),
+        Plan::Top(plan) => top::run(&plan, output),
         Plan::Stat(plan) => stat::run(&plan, output),
         Plan::Scope(plan) => scope::run(&plan, output),
         Plan::Dump(plan) => dump::run(plan, output),

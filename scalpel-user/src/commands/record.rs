@@ -7,7 +7,7 @@ use crate::exit::Outcome;
 use crate::host;
 use crate::output::{Output, Stream};
 use crate::plan::{RecordPlan, Target};
-use crate::record::{self, Show};
+use crate::record::{self, Show, Watcher};
 
 pub(super) fn run(plan: &RecordPlan, output: &Output) -> anyhow::Result<Outcome> {
     recorded(
@@ -23,13 +23,29 @@ pub(super) fn recorded(
     show: &Show<'_>,
     output: &Output,
 ) -> anyhow::Result<Outcome> {
+    let able = able(plan)?;
+    record::run(plan, &able, show, None, output)
+}
+
+/// Records while somebody looks at it, and shows nothing at the end.
+pub(super) fn watched(
+    plan: &RecordPlan,
+    watcher: &mut dyn Watcher,
+    output: &Output,
+) -> anyhow::Result<Outcome> {
+    let able = able(plan)?;
+    record::run(plan, &able, &|_recorded| Ok(()), Some(watcher), output)
+}
+
+/// What this host and user can do, if that is enough.
+fn able(plan: &RecordPlan) -> anyhow::Result<Abilities> {
     let able = Abilities::of(&host::facts());
     // A dry run only reads, and probes in the runtimes need no privilege.
     let asks_kernel = !plan.dry_run && !plan.runtimes.alone;
-    if let Some(blocker) = able.first_blocker().filter(|_| asks_kernel) {
-        return Err(blocker.clone().into());
+    match able.first_blocker().filter(|_| asks_kernel) {
+        Some(blocker) => Err(blocker.clone().into()),
+        None => Ok(able),
     }
-    record::run(plan, &able, show, output)
 }
 
 /// Writes to stdout, or to stderr where the recorded command has stdout for itself.

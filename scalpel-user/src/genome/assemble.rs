@@ -15,7 +15,7 @@ use crate::input::{Bound, Loss, RunInfo};
 use crate::tree::{Cell, ContextId, Tree};
 
 /// A genome under construction.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Assembly {
     losses: FxHashMap<(LossClass, Option<u32>, Option<FuncId>), u64>,
     bounds: BTreeMap<FuncId, Bound>,

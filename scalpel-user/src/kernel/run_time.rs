@@ -3,7 +3,7 @@
 //!
 //! Must not know what is allowed.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use aya::programs::ProgramFd;
@@ -68,9 +68,7 @@ fn run_time_ns(kernel: &Kernel) -> u64 {
         .ebpf
         .programs()
         .filter_map(|(_, program)| program.fd().ok());
-    let run = |fd: &ProgramFd| {
-        stats("", std::os::fd::AsFd::as_fd(fd)).map_or(0, |stats| stats.run_time_ns)
-    };
+    let run = |fd: &ProgramFd| stats("", fd.as_fd()).map_or(0, |stats| stats.run_time_ns);
     descriptors.map(run).sum()
 }
 

@@ -3,7 +3,7 @@
 use super::{Release, Released, Stream};
 use crate::event::{Event, MonoTime, Pid, Tid};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Lane {
     pub(super) stream: Stream,
     next: Next,

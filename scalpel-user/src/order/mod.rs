@@ -55,7 +55,7 @@ pub enum Released<'a> {
 pub type Release<'a> = dyn FnMut(Released<'_>) + 'a;
 
 /// Holds events back until their place is certain.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Order {
     threads: Vec<Thread>,
     free: Vec<u32>,

@@ -4,7 +4,7 @@ use super::lane::Lane;
 use super::{Release, Released, Stream};
 use crate::event::{Event, MonoTime, Pid, Sample, Tid};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Thread {
     pub(super) pid: Pid,
     pub(super) tid: Tid,

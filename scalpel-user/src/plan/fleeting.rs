@@ -1,5 +1,6 @@
-//! Recordings that are shown as soon as they have ended, and kept nowhere.
+//! `stat`, `top` and a live `graph`, decided: recordings that are shown and kept nowhere.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::record::{
@@ -8,15 +9,50 @@ use super::record::{
 use super::words::Overhead;
 use super::{
     Attach, Choice, Destination, Exits, Measurement, Mode, Outputs, PlanError, ProbeMode,
-    RecordPlan, Runtimes,
+    RecordPlan, Runtimes, some_unless_zero,
 };
-use crate::cli::{StatArgs, TargetArgs};
+use crate::cli::{SortArg, StatArgs, TargetArgs, TopArgs};
+
+/// `stat`, decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatPlan {
+    /// How it is measured.
+    pub record: RecordPlan,
+    /// Order; `None` = what there is to order by.
+    pub sort: Option<SortArg>,
+    /// Most rows; `None` = all.
+    pub limit: Option<usize>,
+    /// As JSON.
+    pub json: bool,
+    /// Where to; `None` = what stream the target has not.
+    pub output: Option<PathBuf>,
+}
+
+/// `top`, decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopPlan {
+    /// How it is measured.
+    pub record: RecordPlan,
+    /// Time between two looks.
+    pub interval: Duration,
+    /// Order; `None` = self CPU time.
+    pub sort: Option<SortArg>,
+    /// Print, and end.
+    pub once: bool,
+    /// As JSON.
+    pub json: bool,
+    /// Most rows that are printed; `None` = all.
+    pub limit: Option<usize>,
+}
+
+/// A look costs some milliseconds of the collector's time.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Samples per second and processor, where nobody said how many.
 const DEFAULT_HZ: u32 = 99;
 
 /// A recording that counts calls, asks no runtime and keeps nothing.
-pub(super) fn counting(args: StatArgs) -> Result<RecordPlan, PlanError> {
+fn counting(args: StatArgs) -> Result<RecordPlan, PlanError> {
     let choice = choice(args.functions)?;
     let measurement = Measurement {
         mode: Mode::Count,
@@ -62,6 +98,24 @@ pub(super) fn watching(
     fleeting(target, choice, measurement, duration, 1.0)
 }
 
+/// One that counts and samples, and is looked at while it runs.
+fn looking(args: TopArgs) -> Result<RecordPlan, PlanError> {
+    let choice = choice(args.functions)?;
+    let measurement = Measurement {
+        mode: Mode::Count,
+        sample_hz: args.freq,
+        kernel_stacks: false,
+        exits: args.probing.exits.into(),
+        complete: false,
+        attach: args.probing.attach.into(),
+        max_overhead: overhead(&args.probing, &choice),
+        ring_bytes: None,
+    };
+    let once = args.once.then_some(args.interval);
+    let duration = args.duration.or(once).map(|time| time.0);
+    fleeting(args.target, choice, measurement, duration, 1.0)
+}
+
 fn fleeting(
     args: TargetArgs,
     choice: Choice,
@@ -91,5 +145,34 @@ fn fleeting(
             max_loss,
         },
         dry_run: false,
+    })
+}
+
+pub(super) fn stat(args: StatArgs) -> Result<StatPlan, PlanError> {
+    Ok(StatPlan {
+        sort: args.sort,
+        limit: some_unless_zero(args.limit),
+        json: args.json,
+        output: args.output.clone(),
+        record: counting(args)?,
+    })
+}
+
+pub(super) fn top(args: TopArgs) -> Result<TopPlan, PlanError> {
+    let interval = args.interval.0;
+    if interval < SHORTEST_INTERVAL {
+        return Err(PlanError::Conflict("--interval: at least 50ms".into()));
+    }
+    if !args.once && !args.target.command.is_empty() {
+        let text = "the command and the page would share a terminal: start it elsewhere and give its --pid, or --once";
+        return Err(PlanError::Conflict(text.into()));
+    }
+    Ok(TopPlan {
+        interval,
+        sort: args.sort,
+        once: args.once,
+        json: args.json,
+        limit: some_unless_zero(args.limit),
+        record: looking(args)?,
     })
 }

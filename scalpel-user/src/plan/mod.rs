@@ -17,11 +17,12 @@ use clap_complete::Shell;
 
 use crate::cli::{
     BuildArgs, ByArg, Cli, ColorArg, Command, GenomeCommand, ListArgs, ListKind, ReplayArgs,
-    ReportArgs, SortArg, StatArgs, TreeArg,
+    ReportArgs, SortArg, TreeArg,
 };
 use crate::event::{Pid, Tid};
 
 pub use export::{CallsPart, ExportPlan};
+pub use fleeting::{StatPlan, TopPlan};
 pub use graph::{GraphPlan, GraphSource};
 pub use overlay::{CoverPlan, LayPlan, Minima, OverlayPlan};
 pub use record::{
@@ -38,6 +39,8 @@ pub enum Plan {
     Record(Box<RecordPlan>),
     /// Count, and show it at once.
     Stat(Box<StatPlan>),
+    /// Show a recording while it is made.
+    Top(Box<TopPlan>),
     /// Show a recording.
     Report(ReportPlan),
     /// Show one function between its callers and callees.
@@ -114,21 +117,6 @@ pub struct ReportPlan {
     pub html: Option<PathBuf>,
     /// Single calls in it.
     pub calls: CallsPart,
-}
-
-/// `stat`, decided.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StatPlan {
-    /// How it is measured.
-    pub record: RecordPlan,
-    /// Order; `None` = what there is to order by.
-    pub sort: Option<SortArg>,
-    /// Most rows; `None` = all.
-    pub limit: Option<usize>,
-    /// As JSON.
-    pub json: bool,
-    /// Where to; `None` = what stream the target has not.
-    pub output: Option<PathBuf>,
 }
 
 /// `dump`, decided.
@@ -242,7 +230,8 @@ pub fn plan(cli: Cli) -> Result<(Plan, Voice), PlanError> {
     };
     let plan = match cli.command {
         Command::Record(args) => Plan::Record(Box::new(record::plan(*args)?)),
-        Command::Stat(args) => Plan::Stat(Box::new(stat(*args)?)),
+        Command::Stat(args) => Plan::Stat(Box::new(fleeting::stat(*args)?)),
+        Command::Top(args) => Plan::Top(Box::new(fleeting::top(*args)?)),
         Command::Report(args) => Plan::Report(report(args)?),
         Command::Graph(args) => Plan::Graph(Box::new(graph::plan(*args)?)),
         Command::Export(args) => Plan::Export(Box::new(export::plan(args)?)),
@@ -289,16 +278,6 @@ fn report(args: ReportArgs) -> Result<ReportPlan, PlanError> {
         limit: some_unless_zero(args.limit),
         html: args.html,
         calls: CallsPart::of(args.from, args.to, None)?,
-    })
-}
-
-fn stat(args: StatArgs) -> Result<StatPlan, PlanError> {
-    Ok(StatPlan {
-        sort: args.sort,
-        limit: some_unless_zero(args.limit),
-        json: args.json,
-        output: args.output.clone(),
-        record: fleeting::counting(args)?,
     })
 }
 

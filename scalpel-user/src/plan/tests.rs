@@ -183,3 +183,23 @@ fn a_graph_is_of_a_file_or_of_a_process_and_keeps_nothing() {
     refused("graph /(/", "FUNC `/(/`");
     refused("graph a --caller /(/", "--caller `/(/`");
 }
+
+#[test]
+fn top_looks_once_or_until_its_user_has_seen_enough() {
+    let top = |line: &str| match planned(&format!("top {line}")) {
+        Ok(Plan::Top(plan)) => *plan,
+        other => panic!("{line}: {other:?}"),
+    };
+    let live = top("-p 7");
+    assert_eq!(live.record.duration, None);
+    assert_eq!(live.record.outputs.genome, Destination::Nowhere);
+    assert_eq!(live.record.measurement.mode, Mode::Count);
+    let once = top("-p 7 --once -i 0.5");
+    assert_eq!(once.record.duration, Some(Duration::from_millis(500)));
+    let longer = top("-p 7 --once -d 3 --json -n 0");
+    assert_eq!(longer.record.duration, Some(Duration::from_secs(3)));
+    assert_eq!((longer.json, longer.limit), (true, None));
+    refused("top -p 1 -i 1ms", "at least 50ms");
+    refused("top -- ls", "--pid, or --once");
+    top("--once -- ls");
+}

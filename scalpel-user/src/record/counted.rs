@@ -79,6 +79,11 @@ impl Counted {
         counts
     }
 
+    /// What was counted until now.
+    pub(super) fn now(&mut self) -> Counts {
+        self.read()
+    }
+
     fn read(&mut self) -> Counts {
         self.read = Instant::now();
         let execs = &self.execs;

@@ -1,6 +1,7 @@
 //! The end of a recording: probes off, addresses named, genome written, summary said.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use scalpel_common::kernel::LossClass;
@@ -12,6 +13,7 @@ use crate::event::{FuncId, Pid};
 use crate::function::{
     ExitStrategy, FunctionInfo, FunctionTable, Language, SourcePlace, UnknownReason,
 };
+use crate::genome::Genome;
 use crate::input::{Inlined, Input, Loss, Symbol};
 use crate::kernel::attach::DetachReport;
 use crate::kernel::ring::PollerReport;
@@ -112,6 +114,49 @@ impl Live {
         })
     }
 
+    /// The recording as if it ended now.
+    pub(super) fn so_far(&mut self) -> Result<Genome> {
+        self.count(|counted| Some(counted.now()));
+        let addresses = self.session.addresses();
+        self.name(&addresses);
+        Ok(self.session.so_far(now_mono())?)
+    }
+
+    /// Takes the probes off and drains what is left.
+    fn detach(&mut self, output: &Output) -> (DetachReport, PollerReport) {
+        self.cpu.look();
+        let (detached, poller) = match &mut self.tracer {
+            Some(tracer) => tracer.detach(output),
+            None => (DetachReport::default(), None),
+        };
+        // Both may be waiting for room in the channel: it is emptied while they end. The kernel's side ends first, as the
+        // probes' Drained is the last to come.
+        let polled = poller.map(|poller| self.while_it_ends(move || poller.finish()));
+        if let Some(runtimes) = self.runtimes.take() {
+            let report = self.while_it_ends(move || runtimes.finish());
+            self.tell_of_runtimes(&report, output);
+        }
+        self.send = None;
+        (detached, polled.unwrap_or_default())
+    }
+
+    fn while_it_ends<T: Default + Send + 'static>(
+        &mut self,
+        end: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let ending = std::thread::spawn(end);
+        while !ending.is_finished() {
+            if let Ok((feed, input)) = self.inputs.recv_timeout(Duration::from_millis(5)) {
+                self.receive(feed, input);
+            }
+        }
+        let rest: Vec<_> = self.inputs.try_iter().collect();
+        for (feed, input) in rest {
+            self.receive(feed, input);
+        }
+        ending.join().unwrap_or_default()
+    }
+
     /// Losses that only show at the end.
     fn account(&mut self, detached: &DetachReport, polled: PollerReport) {
         if detached.recursion_misses > 0 {
@@ -135,6 +180,19 @@ impl Live {
     fn name_addresses(&mut self, output: &Output) {
         let addresses = self.session.settle();
         let bar = output.progress("naming", addresses.len() as u64);
+        self.name_with(&addresses, &mut |named| bar.inc(named));
+        bar.finish_and_clear();
+    }
+
+    /// Names addresses, without a word about it.
+    pub(super) fn name(&mut self, addresses: &[(Pid, u64)]) {
+        self.name_with(addresses, &mut |_named| {});
+    }
+
+    fn name_with(&mut self, addresses: &[(Pid, u64)], named: &mut dyn FnMut(u64)) {
+        if addresses.is_empty() {
+            return;
+        }
         let mut table = self.session.functions().clone();
         for of_one in addresses.chunk_by(|a, b| a.0 == b.0) {
             let Some(&(pid, _)) = of_one.first() else {
@@ -143,10 +201,9 @@ impl Live {
             for batch in of_one.chunks(NAMES_AT_ONCE) {
                 let addresses: Vec<u64> = batch.iter().map(|&(_, address)| address).collect();
                 self.name_batch(pid, &addresses, &mut table);
-                bar.inc(batch.len() as u64);
+                named(batch.len() as u64);
             }
         }
-        bar.finish_and_clear();
     }
 
     fn name_batch(&mut self, pid: Pid, addresses: &[u64], table: &mut FunctionTable) {

@@ -21,14 +21,13 @@ use super::subject::Subject;
 use super::tracer::Tracer;
 use super::unwatched::Unwatched;
 use super::watermark::Watermark;
-use super::{now_mono, start_note};
+use super::{Watcher, now_mono, start_note};
 use crate::event::{Control, MonoTime, Pid};
 use crate::image::Image;
 use crate::input::{Counts, Feed, Input, RunInfo};
 use crate::kernel::Mechanism;
-use crate::kernel::attach::{DetachReport, SiteRequest};
+use crate::kernel::attach::SiteRequest;
 use crate::kernel::calibrate::ProbeCosts;
-use crate::kernel::ring::PollerReport;
 use crate::output::Output;
 use crate::plan::{Mode, RecordPlan};
 use crate::probe;
@@ -68,8 +67,8 @@ pub(super) struct Live {
     /// The log cannot be written any more: why.
     pub(super) log_failure: Option<String>,
     watermark: Watermark,
-    send: Option<SyncSender<(Feed, Input)>>,
-    inputs: Receiver<(Feed, Input)>,
+    pub(super) send: Option<SyncSender<(Feed, Input)>>,
+    pub(super) inputs: Receiver<(Feed, Input)>,
     ticked: Instant,
     pub(super) unwatched: Unwatched,
     pub(super) entering: Entering,
@@ -202,7 +201,13 @@ impl Live {
     }
 
     /// Listens until a signal, the duration, the target's end or a full disk ends the recording.
-    pub(super) fn until_the_end(&mut self, subject: &Subject, stopper: &Stopper) {
+    pub(super) fn until_the_end(
+        &mut self,
+        subject: &Subject,
+        stopper: &Stopper,
+        mut watcher: Option<&mut (dyn Watcher + '_)>,
+    ) -> Result<()> {
+        let mut looked = Instant::now();
         while !stopper.should_stop() && self.log_failure.is_none() {
             match self.inputs.recv_timeout(TICK / 2) {
                 Ok((feed, input)) => self.receive(feed, input),
@@ -218,7 +223,17 @@ impl Live {
                     break;
                 }
             }
+            if let Some(watcher) = &mut watcher {
+                if !watcher.goes_on()? {
+                    break;
+                }
+                if looked.elapsed() >= watcher.interval() {
+                    looked = Instant::now();
+                    watcher.look(&self.so_far()?)?;
+                }
+            }
         }
+        Ok(())
     }
 
     fn tick(&mut self) {
@@ -251,43 +266,8 @@ impl Live {
         }
     }
 
-    /// Takes the probes off and drains what is left.
-    pub(super) fn detach(&mut self, output: &Output) -> (DetachReport, PollerReport) {
-        self.cpu.look();
-        let (detached, poller) = match &mut self.tracer {
-            Some(tracer) => tracer.detach(output),
-            None => (DetachReport::default(), None),
-        };
-        // Both may be waiting for room in the channel: it is emptied while they end. The kernel's side ends first, as the
-        // probes' Drained is the last to come.
-        let polled = poller.map(|poller| self.while_it_ends(move || poller.finish()));
-        if let Some(runtimes) = self.runtimes.take() {
-            let report = self.while_it_ends(move || runtimes.finish());
-            self.tell_of_runtimes(&report, output);
-        }
-        self.send = None;
-        (detached, polled.unwrap_or_default())
-    }
-
-    fn while_it_ends<T: Default + Send + 'static>(
-        &mut self,
-        end: impl FnOnce() -> T + Send + 'static,
-    ) -> T {
-        let ending = std::thread::spawn(end);
-        while !ending.is_finished() {
-            if let Ok((feed, input)) = self.inputs.recv_timeout(Duration::from_millis(5)) {
-                self.receive(feed, input);
-            }
-        }
-        let rest: Vec<_> = self.inputs.try_iter().collect();
-        for (feed, input) in rest {
-            self.receive(feed, input);
-        }
-        ending.join().unwrap_or_default()
-    }
-
     /// An input of the rings or lanes.
-    fn receive(&mut self, feed: Feed, input: Input) {
+    pub(super) fn receive(&mut self, feed: Feed, input: Input) {
         match input {
             Input::Sample(sample) => {
                 let sample = match &self.tracer {
@@ -341,7 +321,7 @@ impl Live {
     }
 
     /// Takes what was counted, if `read` gives it.
-    fn count(&mut self, read: impl FnOnce(&mut Counted) -> Option<Counts>) {
+    pub(super) fn count(&mut self, read: impl FnOnce(&mut Counted) -> Option<Counts>) {
         let counted = self.tracer.as_mut().and_then(Tracer::counted);
         if let Some(counts) = counted.and_then(read) {
             self.take_counts(counts);

@@ -80,11 +80,24 @@ pub struct Recorded<'a> {
 /// What is done with a recording as soon as it has ended, before a command that it started is waited for.
 pub type Show<'a> = dyn Fn(Recorded<'_>) -> Result<()> + 'a;
 
+/// Somebody who looks at a recording while it is made.
+pub trait Watcher {
+    /// Time between two looks.
+    fn interval(&self) -> Duration;
+
+    /// Looks at the recording so far.
+    fn look(&mut self, genome: &Genome) -> Result<()>;
+
+    /// Whether it goes on: asked many times a second.
+    fn goes_on(&mut self) -> Result<bool>;
+}
+
 /// Records as planned.
 pub fn run(
     plan: &RecordPlan,
     able: &Abilities,
     show: &Show<'_>,
+    watcher: Option<&mut (dyn Watcher + '_)>,
     output: &Output,
 ) -> Result<Outcome> {
     let sources = Sources::of(&plan.sources, &plan.executables)?;
@@ -163,7 +176,7 @@ pub fn run(
         subject.command,
         subject.main_pid()
     ));
-    live.until_the_end(&subject, &stopper);
+    live.until_the_end(&subject, &stopper, watcher)?;
     let known = stopper.signals();
     let stop = || stopper.signals() > known;
     let laid = (&sources, &stop as &lay::Stop<'_>);

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::event::{FuncId, Pid};
 use crate::function::{ExitStrategy, FunctionInfo};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Callers {
     files: FxHashMap<String, File>,
     /// Address space -> its mappings. Forked processes share their parent's until they exec.
@@ -16,14 +16,14 @@ pub(super) struct Callers {
     spaces: FxHashMap<Pid, u32>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct File {
     /// Start and end in the file, and function; sorted when `is_sorted`.
     extents: Vec<(u64, u64, u32)>,
     is_sorted: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Mapping {
     start: u64,
     end: u64,

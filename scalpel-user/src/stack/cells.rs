@@ -8,7 +8,7 @@ const MAX_WINDOWS: u64 = 256;
 /// Cells at which windows double although there are few.
 const MAX_CELLS: usize = 1 << 20;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cells {
     start: u64,
     window_ns: u64,

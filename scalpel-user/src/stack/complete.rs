@@ -10,7 +10,7 @@ use crate::event::{CPU_NOT_MEASURED, Event, Kind, Sample, flags};
 pub(super) const MAX_WAITING: usize = 1 << 16;
 
 /// A call that ended, an entry without end, or a sample.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) start: u64,
     pub(super) end: u64,
@@ -26,7 +26,7 @@ pub(super) struct Record {
     pub(super) sample: Option<Box<Sample>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pending {
     pub(super) records: Vec<Record>,
     /// Calls with an ENTER, whose EXIT makes them a record.

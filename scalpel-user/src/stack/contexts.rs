@@ -36,7 +36,7 @@ pub(super) struct Node {
     splits: u8,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Contexts {
     nodes: Vec<Node>,
     children: FxHashMap<(u32, u32, SiteId), u32>,

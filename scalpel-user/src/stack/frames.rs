@@ -63,7 +63,7 @@ pub(super) const fn is_no_address(site: u64) -> bool {
     site < 0x1000 || (site >= 0x7fff_ffff_e000 && site < 0x7fff_ffff_f000)
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Frames {
     pub(super) open: Vec<Frame>,
     parked: Vec<Vec<Frame>>,

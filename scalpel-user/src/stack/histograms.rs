@@ -8,7 +8,7 @@ use crate::tree::Histogram;
 /// Ids from here on are looked up in a table: one absurd id must not cost memory for all those below it.
 const FAR: u32 = 1 << 18;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Histograms {
     near: Vec<Counts>,
     far: FxHashMap<u32, Counts>,

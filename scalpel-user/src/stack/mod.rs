@@ -62,7 +62,7 @@ impl Default for Options {
 }
 
 /// Builds the tree of one recording.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Builder {
     shared: Shared,
     threads: Vec<ThreadSlot>,
@@ -71,7 +71,7 @@ pub struct Builder {
 }
 
 /// A thread of the tree; its state is there while it lives.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ThreadSlot {
     thread: tree::Thread,
     state: Option<Box<Thread>>,
@@ -81,7 +81,7 @@ struct ThreadSlot {
 const MOST_INLINED: usize = 64;
 
 /// What the state machines of all threads add to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Shared {
     contexts: Contexts,
     cells: Cells,

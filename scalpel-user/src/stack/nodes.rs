@@ -41,7 +41,7 @@ pub(super) struct Hot {
     pub(super) returned: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct LocalNode {
     hot: Hot,
@@ -57,7 +57,7 @@ pub(super) struct LocalNode {
 
 const _: () = assert!(size_of::<LocalNode>() == 64);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Nodes {
     nodes: Vec<LocalNode>,
     by_context: FxHashMap<u32, NodeId>,

@@ -44,7 +44,7 @@ pub(super) struct Slot {
     pub(super) place: Place,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Samples {
     steps: Vec<Step>,
     ids: FxHashMap<Step, u32>,

@@ -23,7 +23,7 @@ pub(super) enum Close {
     Open,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Thread {
     /// Index in the tree's threads.
     pub(super) index: u32,

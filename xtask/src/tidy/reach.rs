@@ -47,6 +47,13 @@ const FENCES: &[Fence] = &[
         may: &["scalpel-user/src/kernel/"],
     },
     Fence {
+        name: "ratatui",
+        may: &[
+            "scalpel-user/src/commands/top.rs",
+            "scalpel-user/src/sink/top.rs",
+        ],
+    },
+    Fence {
         name: "blazesym",
         may: &["scalpel-user/src/symbol"],
     },
