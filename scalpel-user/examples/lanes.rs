@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::mpsc::sync_channel;
 
 use anyhow::{Context as _, ensure};
+use scalpel_common::event::{Event, Kind};
 use scalpel_user::event::Pid;
 use scalpel_user::function::FunctionTable;
 use scalpel_user::input::Input;
@@ -38,7 +39,11 @@ fn main() -> anyhow::Result<()> {
     let probes = Probes::start(options, session)?;
     let counting = std::thread::spawn(move || {
         inputs.iter().fold(0, |seen, (_, input)| match input {
-            Input::Events(events) => seen + events.len() as u64,
+            // A LOST event tells of calls that were not seen.
+            Input::Events(events) => {
+                let of_calls = |event: &&Event| event.kind != Kind::Lost as u8;
+                seen + events.iter().filter(of_calls).count() as u64
+            }
             _ => seen,
         })
     });

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import corpus, left
+from conftest import ROUNDS, corpus, held, leaked
 from scalpel_scope import HwTrace
 
 GATED = Path(__file__).with_name("gated.py")
@@ -20,28 +20,19 @@ def test_a_thousand_scopes_leave_nothing(spin):
 
     for _ in range(50):
         once()
-    before = left()
-    for _ in range(1000):
-        once()
-    after = left()
-    assert after["fds"] == before["fds"]
-    assert after["mappings"] <= before["mappings"] + 2
-    assert after["kib"] <= before["kib"] + 1024
+    assert leaked(held(once, 1000 // ROUNDS)) == {}
 
 
 def test_a_hundred_thousand_passes_of_one_site_are_bounded(spin):
-    def passes(times):
-        for _ in range(times):
-            with HwTrace.scope(spin.code, emit=None) as t:
-                spin.run(1, 0, 0, 0, 0, 0)
-        return t
+    def once():
+        nonlocal t
+        with HwTrace.scope(spin.code, emit=None) as t:
+            spin.run(1, 0, 0, 0, 0, 0)
 
-    passes(2000)
-    before = left()
-    t = passes(98_000)
-    after = left()
-    assert after["kib"] <= before["kib"] + 1024
-    assert after["mappings"] <= before["mappings"] + 2
+    t = None
+    for _ in range(2000):
+        once()
+    assert leaked(held(once, 98_000 // ROUNDS)) == {}
     assert t.skip_reason.startswith("budget spent")
     assert t.totals.passes == 100_000
     assert t.totals.traps <= 1_100_000

@@ -1,4 +1,4 @@
-"""125 scopes of one body of real code; tells as JSON what is left, and what they gave.
+"""Scopes of one body of real code; tells as JSON what is left, and what they gave.
 
 A process of its own: what all scopes of one process may take is limited.
 """
@@ -8,7 +8,7 @@ import json
 import re
 import sys
 
-from conftest import left
+from conftest import ROUNDS, held, leaked
 from scalpel_scope import HwTrace
 
 SCOPED = """
@@ -33,13 +33,13 @@ def pool():
         return list(executor.map(abs, range(-5, 0)))
 
 
-#: The body, and how often: what starts threads takes long.
+#: The body, and how often in a round: what starts threads takes long.
 BODIES = {
-    "json": (lambda: json.loads("[1, {}]"), 125),
-    "re": (lambda: PATTERN.search("to a@b.org").groups(), 125),
-    "sorted": (lambda: sorted([3, 1, 2]), 125),
-    "numpy": (None, 125),
-    "pool": (pool, 10),
+    "json": (lambda: json.loads("[1, {}]"), 25),
+    "re": (lambda: PATTERN.search("to a@b.org").groups(), 25),
+    "sorted": (lambda: sorted([3, 1, 2]), 25),
+    "numpy": (None, 25),
+    "pool": (pool, 2),
 }
 
 
@@ -48,12 +48,13 @@ def main(name: str) -> None:
     body = body or numpy_sort()
     expect = body()
     codes = [compile(SCOPED, f"<{name} {site}>", "exec") for site in range(SITES)]
-    complete, reasons = 0, set()
+    turn, complete, reasons = 0, 0, set()
 
-    def once(turn: int) -> None:
-        nonlocal complete
+    def once() -> None:
+        nonlocal turn, complete
         names = {"HwTrace": HwTrace, "body": body}
         exec(codes[turn % SITES], names)
+        turn += 1
         assert names["result"] == expect, name
         t = names["t"]
         assert t.skip_reason is None, t.skip_reason
@@ -61,13 +62,10 @@ def main(name: str) -> None:
         complete += t.complete
         reasons.update(t.reasons)
 
-    for turn in range(SITES):
-        once(turn)
-    before = left()
-    for turn in range(times):
-        once(turn)
-    told = {"before": before, "after": left(), "complete": complete}
-    print(json.dumps({**told, "of": times + SITES, "reasons": sorted(reasons)}))
+    for _ in range(SITES):
+        once()
+    told = {"leaked": leaked(held(once, times)), "complete": complete, "of": turn}
+    print(json.dumps({**told, "reasons": sorted(reasons)}))
 
 
 if __name__ == "__main__":
