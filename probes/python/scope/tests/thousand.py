@@ -8,7 +8,7 @@ import json
 import re
 import sys
 
-from conftest import ROUNDS, held, leaked
+from conftest import held, leaked
 from scalpel_scope import HwTrace
 
 SCOPED = """
