@@ -123,12 +123,14 @@ impl<'a> Stream<'a> {
         let (frames, kernel) = (self.byte() & 7, self.byte() & 3);
         Sample {
             event: Event {
-                kind: 7,
+                // A sampled stack, or where a thread waited.
+                kind: if kernel == 3 { 8 } else { 7 },
                 source: 3,
                 ..self.event()
             },
             user: (0..frames).map(|_| self.address()).collect(),
             kernel: (0..kernel).map(|_| self.address()).collect(),
+            copy: None,
         }
     }
 

@@ -38,7 +38,7 @@ pub struct Event {
     /// ENTER: return address or call-site id. EXIT, SUSPEND, RESUME: task id. COMPLETE: return address.
     pub site: u64,
     /// ENTER: task id, 0 = none. EXIT: return value. COMPLETE: wall duration in ns. SAMPLE: the period in ns or
-    /// cycles. LOST and COUNT: how many.
+    /// cycles. `SWITCH_IN` with a stack: how long the thread was off the processor, in ns. LOST and COUNT: how many.
     pub value: u64,
     /// A [`Kind`] number.
     pub kind: u8,
@@ -244,6 +244,12 @@ pub mod flags {
     pub const KERNEL_MODE: u16 = 1 << 9;
     /// The sampled stack is cut: the unwinder stopped before the thread's first frame.
     pub const STACK_CUT: u16 = 1 << 10;
+    /// `SWITCH_IN` with a stack: the thread could have gone on all the time, and had no processor.
+    pub const PREEMPTED: u16 = 1 << 11;
+    /// `SWITCH_IN` with a stack: the thread waited for a device.
+    pub const IO_WAIT: u16 = 1 << 12;
+    /// `SWITCH_IN` with a stack, which is empty: the sum of so many (`seq`) waits that are not told one by one.
+    pub const UNTOLD: u16 = 1 << 13;
 }
 
 #[cfg(test)]

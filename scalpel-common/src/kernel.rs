@@ -8,7 +8,7 @@ use core::mem::offset_of;
 use crate::event::Event;
 
 /// Version of everything in this file; the collector refuses an object that carries another.
-pub const KERNEL_ABI_VERSION: u32 = 3;
+pub const KERNEL_ABI_VERSION: u32 = 4;
 
 /// Most call rings; how many there are is [`Settings::ring_mask`] + 1.
 pub const CALL_RINGS: usize = 8;
@@ -64,6 +64,8 @@ pub mod programs {
     pub const SAMPLE: &str = "sample";
     /// Iterator over tasks: a [`ThreadRegisters`](super::ThreadRegisters) for each thread of one process.
     pub const THREAD_REGISTERS: &str = "thread_registers";
+    /// Iterator over tasks: tells the waits of watched threads that have not ended.
+    pub const OPEN_WAITS: &str = "open_waits";
 }
 
 /// Maps that more than one side names.
@@ -104,6 +106,8 @@ pub mod maps {
     pub const TIMED_CALLS: &str = "TIMED_CALLS";
     /// Per-CPU array of one record: where a sample is put together.
     pub const SAMPLE_SCRATCH: &str = "SAMPLE_SCRATCH";
+    /// Task storage: [`Wait`](crate::wait::Wait), where waits are told.
+    pub const WAITS: &str = "WAITS";
 }
 
 /// A field of a kernel structure that programs read: the object's global, structure and path of fields.
@@ -160,12 +164,21 @@ pub const KERNEL_FIELDS: &[KernelField] = &[
         &["return_instances"],
     ),
     field("RETURN_INSTANCE_STACK", "return_instance", &["stack"]),
+    field(
+        "RETURN_INSTANCE_ORIGINAL",
+        "return_instance",
+        &["orig_ret_vaddr"],
+    ),
+    field("RETURN_INSTANCE_NEXT", "return_instance", &["next"]),
     field("BPRM_FILENAME", "linux_binprm", &["filename"]),
 ];
 
 /// Global (u64) that is 1 where the tracepoint `sched_process_exit` tells whether the last thread of its process ended
 /// (its third argument in BTF, kernel 6.16), 0 where the programs must look at `signal->live`.
 pub const EXIT_TELLS_LAST: &str = "EXIT_TELLS_LAST";
+
+/// Globals (u64): byte offset in `task_struct` and mask of the bit `in_iowait`; a mask of 0 = this kernel has none.
+pub const TASK_IO_WAIT: [&str; 2] = ["TASK_IO_WAIT", "TASK_IO_WAIT_MASK"];
 
 /// Global (u64): the process, by its id in the initial pid namespace, whose threads
 /// [`THREAD_REGISTERS`](programs::THREAD_REGISTERS) tells.
@@ -244,6 +257,8 @@ pub struct Settings {
     pub count_epoch: u32,
     /// Number of cells less one; the number is a power of two.
     pub count_mask: u32,
+    /// Waits shorter than this, in ns, are told by their sum alone.
+    pub wait_min_ns: u64,
 }
 
 /// Bits of [`Settings::flags`].
@@ -254,6 +269,8 @@ pub mod settings_flags {
     pub const FOLLOW_FORKS: u32 = 1 << 1;
     /// Some process has [`process_flags::SWITCHES`](super::process_flags::SWITCHES).
     pub const SWITCHES: u32 = 1 << 2;
+    /// Where threads are off the processor is told.
+    pub const WAITS: u32 = 1 << 3;
 }
 
 /// Bits of [`WatchedProcess::flags`].
@@ -356,6 +373,8 @@ pub enum LossClass {
     CountCell = 8,
     /// All histograms were claimed: a call's times are in no histogram.
     CountHistogram = 9,
+    /// The sample ring was full at the end of a wait, or there was no storage for its stack: its time is told without it.
+    Wait = 10,
 }
 
 /// Number of [`LossClass`]es, with room.
@@ -416,7 +435,7 @@ pub struct ControlRecord {
 }
 
 const _: () = {
-    assert!(size_of::<Settings>() == 48);
+    assert!(size_of::<Settings>() == 56);
     assert!(size_of::<OpenCalls>() == 32 * MAX_RETURN_DEPTH + 8);
     assert!(size_of::<WatchedProcess>() == 24);
     assert!(size_of::<ThreadState>() == 56);

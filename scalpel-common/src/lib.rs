@@ -10,4 +10,5 @@ pub mod count;
 pub mod event;
 pub mod kernel;
 pub mod segment;
+pub mod wait;
 pub mod wire;

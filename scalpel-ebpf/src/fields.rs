@@ -20,8 +20,8 @@ macro_rules! fields {
 fields! {
     TASK_PID TASK_TGID TASK_MM TASK_FSBASE TASK_UTASK TASK_LEADER TASK_START_BOOTTIME TASK_EXIT_CODE TASK_SIGNAL
     TASK_COMM TASK_STATE TASK_NVCSW TASK_NIVCSW TASK_RAN SIGNAL_LIVE MM_START_STACK MM_XOL_AREA XOL_AREA_VADDR UTASK_DEPTH UTASK_RETURN_INSTANCES
-    RETURN_INSTANCE_STACK BPRM_FILENAME
-    EXIT_TELLS_LAST LISTED_PROCESS
+    RETURN_INSTANCE_STACK RETURN_INSTANCE_ORIGINAL RETURN_INSTANCE_NEXT BPRM_FILENAME
+    EXIT_TELLS_LAST LISTED_PROCESS TASK_IO_WAIT TASK_IO_WAIT_MASK
 }
 
 /// A pointer to a kernel structure whose type the verifier knows.
@@ -52,6 +52,13 @@ impl Kernel {
     pub(crate) fn u64(self, field: &Global<u64>) -> u64 {
         // SAFETY: the verifier checks the load against the structure's BTF, and the kernel catches a fault.
         unsafe { self.at(field).cast::<u64>().read_volatile() }
+    }
+
+    /// A field of 1 byte.
+    #[inline(always)]
+    pub(crate) fn u8(self, field: &Global<u64>) -> u8 {
+        // SAFETY: as in `u64`.
+        unsafe { self.at(field).read_volatile() }
     }
 
     /// A field of 4 bytes.

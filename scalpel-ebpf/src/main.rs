@@ -29,6 +29,7 @@ mod sample;
 mod sched;
 mod thread;
 mod timed;
+mod wait;
 
 use core::ffi::c_void;
 
@@ -84,7 +85,7 @@ call_programs! {
 
 #[btf_tracepoint(function = "sched_switch")]
 fn sched_switch(ctx: BtfTracePointContext) -> i32 {
-    sched::switch(ctx.arg(1), ctx.arg(2));
+    sched::switch(&ctx);
     0
 }
 
@@ -117,6 +118,14 @@ fn sample(ctx: PerfEventContext) -> u32 {
 #[unsafe(link_section = "iter/task")]
 fn thread_registers(ctx: *const registers::IteratedTask) -> i32 {
     registers::tell(ctx);
+    0
+}
+
+/// Run once, when the recording ends.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task")]
+fn open_waits(ctx: *const registers::IteratedTask) -> i32 {
+    sched::tell_open(ctx);
     0
 }
 

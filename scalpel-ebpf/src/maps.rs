@@ -15,6 +15,7 @@ use scalpel_common::kernel::{
     CALL_RINGS as RINGS, ControlRecord, LOSS_CLASSES, MAX_FUNCTIONS, OpenCalls, Settings,
     ThreadState, WatchedProcess,
 };
+use scalpel_common::wait::Wait;
 
 use crate::fields::Task;
 use crate::sample::Scratch;
@@ -57,6 +58,9 @@ impl TaskStorage<ThreadRecord> {
 
 #[btf_map]
 pub(crate) static OPEN_CALLS: TaskStorage<OpenCalls> = TaskStorage::new();
+
+#[btf_map]
+pub(crate) static WAITS: TaskStorage<Wait> = TaskStorage::new();
 
 #[btf_map]
 pub(crate) static CALL_RINGS: ArrayOfMaps<CallRing, RINGS> = ArrayOfMaps::new();

@@ -19,7 +19,7 @@ use crate::fields::{
     Task,
 };
 use crate::maps::{CONTROL_RING, THREADS, WATCHED};
-use crate::{emit, thread};
+use crate::{emit, thread, wait};
 
 /// Length of `task_struct.comm`.
 const COMM: u32 = 16;
@@ -110,6 +110,7 @@ pub(crate) fn exit(ctx: &BtfTracePointContext) {
     if watching(pid).is_none() {
         return;
     }
+    wait::tell_last(task);
     let last = is_last(ctx, task);
     send(ControlKind::Exit, task, |record| {
         record.value = u64::from(task.fields().u32(&TASK_EXIT_CODE));

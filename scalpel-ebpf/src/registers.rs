@@ -24,16 +24,25 @@ struct IteratorMeta {
     seq: *mut seq_file,
 }
 
+impl IteratedTask {
+    /// The thread; `None` after the last one.
+    #[inline(always)]
+    pub(crate) fn thread(ctx: *const Self) -> Option<Task> {
+        // SAFETY: the kernel's own context; the verifier knows the types of what it points to.
+        let task = unsafe { (*ctx).task };
+        (!task.is_null()).then(|| Task::new(task))
+    }
+}
+
 /// Writes the registers of the thread, if it is one of the process that is asked for.
 #[inline(always)]
 pub(crate) fn tell(ctx: *const IteratedTask) {
     // SAFETY: the kernel's own context; the verifier knows the types of what it points to.
-    let (task, seq) = unsafe { ((*ctx).task, (*(*ctx).meta).seq) };
+    let seq = unsafe { (*(*ctx).meta).seq };
     // After the last task there is one call more, without a task.
-    if task.is_null() {
+    let Some(thread) = IteratedTask::thread(ctx) else {
         return;
-    }
-    let thread = Task::new(task);
+    };
     if u64::from(thread.pid()) != LISTED_PROCESS.load() {
         return;
     }

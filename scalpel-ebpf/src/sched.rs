@@ -4,31 +4,69 @@
 //! Runs at every switch of the host. A thread without state, as all strangers are, costs one look at its (empty)
 //! storage, and one at the set of watched processes while there are any with such probes.
 
-use aya_ebpf::bindings::task_struct;
+use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::programs::BtfTracePointContext;
 use scalpel_common::kernel::{Settings, ThreadState, process_flags, settings_flags};
 
 use crate::fields::Task;
 use crate::maps::{THREADS, WATCHED};
-use crate::{emit, thread};
+use crate::registers::IteratedTask;
+use crate::{emit, thread, wait};
 
-/// `previous` leaves the processor for `next`.
+/// One thread leaves the processor for another one.
 #[inline(always)]
-pub(crate) fn switch(previous: *const task_struct, next: *const task_struct) {
-    let previous = Task::new(previous);
+pub(crate) fn switch(ctx: &BtfTracePointContext) {
+    let settings = thread::settings();
+    let previous = Task::new(ctx.arg(1));
     if let Some(state) = THREADS.state(previous) {
         leave(state, previous);
     }
-    let next = Task::new(next);
+    if let Some(settings) = settings
+        && wait::are_told(settings)
+    {
+        // SAFETY: the tracepoint's first argument, a bool that fills its word.
+        let preempted = unsafe { ctx.as_ptr().cast::<u64>().read_volatile() } & 1 != 0;
+        begin_wait(settings, previous, preempted);
+    }
+    let next = Task::new(ctx.arg(2));
     let known = THREADS.state(next);
     if let Some(state) = known {
         arrive(state);
     }
-    if let Some(settings) = thread::settings()
+    if let Some(settings) = settings
+        && wait::are_told(settings)
+        && let Some(state) = known
+    {
+        wait::end(settings, state, next);
+    }
+    if let Some(settings) = settings
         && tells_switches(settings, next)
         && let Some(state) = known.or_else(|| thread::begin(settings, next))
     {
         emit::switched_in(state, u64::from(next.pid()) << 32 | u64::from(next.tid()));
+    }
+}
+
+/// The thread has left. One that has had no event has no state yet.
+#[inline(always)]
+fn begin_wait(settings: &Settings, task: Task, preempted: bool) {
+    if let Some(state) = THREADS.state(task) {
+        return wait::begin(settings, state, task, preempted);
+    }
+    if let Some(state) = thread::watched(settings, task, task.pid()) {
+        leave(state, task);
+        wait::begin(settings, state, task, preempted);
+    }
+}
+
+/// Tells the waits of a thread that have not been told.
+#[inline(always)]
+pub(crate) fn tell_open(ctx: *const IteratedTask) {
+    if let Some(task) = IteratedTask::thread(ctx)
+        && let Some(state) = THREADS.state(task)
+    {
+        wait::tell_open(state, task);
     }
 }
 

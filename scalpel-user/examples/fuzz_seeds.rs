@@ -121,6 +121,7 @@ fn sample() -> Sample {
         event,
         user: vec![0x1010, 0x2010],
         kernel: vec![0xffff_ffff_8100_0000],
+        copy: None,
     }
 }
 

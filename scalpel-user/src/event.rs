@@ -74,6 +74,21 @@ pub struct Sample {
     pub user: Vec<u64>,
     /// Kernel frames, innermost first.
     pub kernel: Vec<u64>,
+    /// What the user frames are still to be found in: never written to a file.
+    pub copy: Option<Box<StackCopy>>,
+}
+
+/// The stack of a thread that was off the processor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StackCopy {
+    /// `rbp`; instruction and stack pointer are `site` and `frame` of the event.
+    pub bp: u64,
+    /// Time of the thread's waits that are told by this sum alone, in ns.
+    pub short_ns: u64,
+    /// How many.
+    pub short_waits: u32,
+    /// The stack from the stack pointer up.
+    pub bytes: Vec<u8>,
 }
 
 /// Something that changed what processes there are and what they have mapped.

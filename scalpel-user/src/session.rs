@@ -299,6 +299,16 @@ fn blind_spots(run: &RunInfo) -> Vec<(&'static str, &'static [&'static str])> {
             ],
         ));
     }
+    if does("off-cpu") {
+        spots.push((
+            "off-cpu",
+            &[
+                "a wait that began before the recording has no stack and is not counted",
+                "short waits are a sum by thread, without a stack",
+                "frames above the innermost 7 KiB of a stack, and callers of generated code without frame pointers, are not seen",
+            ],
+        ));
+    }
     if run.sample_hz > 0 {
         spots.push((
             "sampler",

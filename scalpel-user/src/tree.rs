@@ -149,6 +149,14 @@ pub struct Metrics {
     pub pre_await_ns: u64,
     /// Time that calls were suspended and then went on. Never part of any other time.
     pub suspended_ns: u64,
+    /// Waits for a processor, a device or anything else with this context innermost, as far as they were told.
+    pub waits: u64,
+    /// Time off the processor in those waits.
+    pub off_cpu_ns: u64,
+    /// Part of it in which the thread could have gone on and had no processor, from the moment it lost it.
+    pub preempted_ns: u64,
+    /// Part of it in which the thread waited for a device.
+    pub io_wait_ns: u64,
 }
 
 impl Metrics {
@@ -170,6 +178,10 @@ impl Metrics {
         self.probe_events = self.probe_events.saturating_add(other.probe_events);
         self.pre_await_ns = self.pre_await_ns.saturating_add(other.pre_await_ns);
         self.suspended_ns = self.suspended_ns.saturating_add(other.suspended_ns);
+        self.waits = self.waits.saturating_add(other.waits);
+        self.off_cpu_ns = self.off_cpu_ns.saturating_add(other.off_cpu_ns);
+        self.preempted_ns = self.preempted_ns.saturating_add(other.preempted_ns);
+        self.io_wait_ns = self.io_wait_ns.saturating_add(other.io_wait_ns);
     }
 }
 

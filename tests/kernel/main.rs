@@ -22,6 +22,7 @@ mod sites;
 mod stat;
 mod stream;
 mod top;
+mod wait;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     top::add(&mut suite);
     sched::add(&mut suite);
     sample::add(&mut suite);
+    wait::add(&mut suite);
     process::add(&mut suite);
     company::add(&mut suite);
     sites::add(&mut suite);

@@ -78,6 +78,10 @@ pub const SPLIT: Fixture = Fixture::c("split", &["split.c"]);
 pub const STACKS: Fixture = Fixture::c("stacks", &["stacks.c"]).flags(&["-fomit-frame-pointer"]);
 /// The same with frame pointers.
 pub const STACKS_FRAME_POINTER: Fixture = Fixture::c("stacks-frame-pointer", &["stacks.c"]);
+/// Threads that wait in known places, without frame pointers.
+pub const WAITS: Fixture = Fixture::c("waits", &["waits.c"]).flags(&["-fomit-frame-pointer"]);
+/// The same with frame pointers.
+pub const WAITS_FRAME_POINTER: Fixture = Fixture::c("waits-frame-pointer", &["waits.c"]);
 /// C++ exceptions.
 pub const THROWS: Fixture = Fixture::cpp("throws", &["throws.cpp"]);
 /// C++ that walks its own stack.

@@ -98,6 +98,8 @@ pub enum WeightArg {
     Wall,
     /// Self CPU time as estimated from samples.
     Sampled,
+    /// Time off the processor.
+    OffCpu,
     /// Samples.
     Samples,
     /// Calls.

@@ -18,6 +18,7 @@ Examples:
   sudo scalpel-ebpf record -p 4711 -f 'http_*' -d 10  these functions, all calls, ten seconds
   sudo scalpel-ebpf record -p 4711 -f '/^ssl_.*read/' --lib 'libssl*'
   sudo scalpel-ebpf record -F 0 -f malloc --lib 'libc.so*' -- ./server
+  sudo scalpel-ebpf record -m sample --off-cpu -p 4711  where it runs, and where it waits
   sudo scalpel-ebpf record --dry-run -p 4711 -f 'parse*'
   scalpel-ebpf record --no-kernel --src . -- node app.js       what ran laid over what exists: match rate, states
 
@@ -48,6 +49,18 @@ pub struct RecordArgs {
     /// Sample the kernel's part of the stacks too.
     #[arg(long, help_heading = "Measurement")]
     pub kernel_stacks: bool,
+    /// Record where threads wait, too: for a lock, a device, a timer, or for a processor.
+    #[arg(long, help_heading = "Measurement")]
+    pub off_cpu: bool,
+    /// Shortest wait whose stack is recorded: seconds, or with us, ms, s. Of shorter ones the sum is kept by thread.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1ms",
+        requires = "off_cpu",
+        help_heading = "Measurement"
+    )]
+    pub off_cpu_min: Seconds,
     /// How calls are probed.
     #[command(flatten)]
     pub probing: ProbingArgs,
@@ -59,7 +72,7 @@ pub struct RecordArgs {
     pub ring_size: Option<ByteSize>,
 
     /// Use no kernel tracing, and so no privilege: only what probes in the language runtimes tell.
-    #[arg(long, conflicts_with_all = ["func", "exclude", "lib", "max_probes", "mode", "kernel_stacks", "complete", "attach", "ring_size"], help_heading = "Language runtimes")]
+    #[arg(long, conflicts_with_all = ["func", "exclude", "lib", "max_probes", "mode", "kernel_stacks", "off_cpu", "complete", "attach", "ring_size"], help_heading = "Language runtimes")]
     pub no_kernel: bool,
     /// Probes in language runtimes: `call` times every call, `count` only counts, `off` leaves the runtimes alone.
     #[arg(

@@ -72,6 +72,12 @@ pub enum SortArg {
     /// Wall time with callees.
     #[value(alias = "wall")]
     TotalWall,
+    /// Time off the processor (record --off-cpu).
+    #[value(name = "self-off-cpu")]
+    SelfOffCpu,
+    /// Time off the processor with callees.
+    #[value(name = "off-cpu", alias = "total-off-cpu")]
+    TotalOffCpu,
     /// Number of calls.
     Calls,
     /// Number of samples.

@@ -160,6 +160,8 @@ pub(super) const fn sort(sort: SortArg) -> Sort {
         SortArg::TotalCpu => Sort::TotalCpu,
         SortArg::SelfWall => Sort::SelfWall,
         SortArg::TotalWall => Sort::TotalWall,
+        SortArg::SelfOffCpu => Sort::SelfOffCpu,
+        SortArg::TotalOffCpu => Sort::TotalOffCpu,
         SortArg::Calls => Sort::Calls,
         SortArg::Samples => Sort::Samples,
         SortArg::Name => Sort::Name,

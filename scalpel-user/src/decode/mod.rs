@@ -5,9 +5,12 @@
 use scalpel_common::kernel::{
     ControlKind, ControlRecord, MAX_PATH, MAX_STACK_FRAMES, SampleHeader,
 };
+use scalpel_common::wait::WaitHeader;
 use thiserror::Error;
 
-use crate::event::{Addr, Control, EVENT_SIZE, Event, Kind, MonoTime, Pid, Sample, Source, Tid};
+use crate::event::{
+    Addr, Control, EVENT_SIZE, Event, Kind, MonoTime, Pid, Sample, Source, StackCopy, Tid,
+};
 
 const SAMPLE_HEADER: usize = size_of::<SampleHeader>();
 const CONTROL_HEADER: usize = size_of::<ControlRecord>() - MAX_PATH;
@@ -20,7 +23,7 @@ pub enum DecodeError {
         "{record} record of {got} bytes, at least {need} expected: object and collector differ in version"
     )]
     Short {
-        /// `event`, `sample` or `control`.
+        /// `event`, `sample`, `wait` or `control`.
         record: &'static str,
         /// Smallest length.
         need: usize,
@@ -137,6 +140,10 @@ pub fn sample(bytes: &[u8]) -> Result<Sample, DecodeError> {
     let (event, rest) = bytes
         .split_first_chunk::<EVENT_SIZE>()
         .ok_or_else(|| short.clone())?;
+    let event = Event::from_bytes(event);
+    if event.kind == Kind::SwitchIn as u8 {
+        return wait(event, rest);
+    }
     let (user, rest) = take_u32(rest).ok_or_else(|| short.clone())?;
     let (kernel, rest) = take_u32(rest).ok_or(short)?;
     if user.max(kernel) as usize > MAX_STACK_FRAMES {
@@ -148,9 +155,36 @@ pub fn sample(bytes: &[u8]) -> Result<Sample, DecodeError> {
         .get(..kernel as usize)
         .unwrap_or(kernel_frames);
     Ok(Sample {
-        event: Event::from_bytes(event),
+        event,
         user: addresses(user_frames),
         kernel: addresses(kernel_frames),
+        copy: None,
+    })
+}
+
+/// A record of a thread that goes on. Bytes of the stack that the record claims but does not hold are left out.
+fn wait(event: Event, rest: &[u8]) -> Result<Sample, DecodeError> {
+    let short = DecodeError::Short {
+        record: "wait",
+        need: size_of::<WaitHeader>(),
+        got: EVENT_SIZE + rest.len(),
+    };
+    let (bp, rest) = take_u64(rest).ok_or_else(|| short.clone())?;
+    let (short_ns, rest) = take_u64(rest).ok_or_else(|| short.clone())?;
+    let (short_waits, rest) = take_u32(rest).ok_or_else(|| short.clone())?;
+    let (length, stack) = take_u32(rest).ok_or(short)?;
+    let bytes = stack.get(..length as usize).unwrap_or(stack).to_vec();
+    let innermost = (event.site != 0).then_some(event.site);
+    Ok(Sample {
+        event,
+        user: innermost.into_iter().collect(),
+        kernel: Vec::new(),
+        copy: Some(Box::new(StackCopy {
+            bp,
+            short_ns,
+            short_waits,
+            bytes,
+        })),
     })
 }
 

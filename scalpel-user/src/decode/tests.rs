@@ -118,6 +118,44 @@ fn a_sample_keeps_user_and_kernel_frames_apart() {
 }
 
 #[test]
+fn a_wait_has_its_place_and_as_much_of_the_stack_as_there_is() {
+    let mut bytes = Event {
+        site: 0x1000,
+        frame: 0x7000,
+        value: 50,
+        ..event(Kind::SwitchIn)
+    }
+    .to_bytes()
+    .to_vec();
+    for number in [0x7100u64, 30] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    for number in [2u32, 16] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.extend_from_slice(&[7; 16]);
+    let read = sample(&bytes).unwrap();
+    assert_eq!((read.user, read.event.value), (vec![0x1000], 50));
+    let copy = *read.copy.unwrap();
+    let expect = StackCopy {
+        bp: 0x7100,
+        short_ns: 30,
+        short_waits: 2,
+        bytes: vec![7; 16],
+    };
+    assert_eq!(copy, expect);
+    let cut = sample(&bytes[..96]).unwrap();
+    assert_eq!(cut.copy.unwrap().bytes, [7; 8]);
+    for length in EVENT_SIZE..88 {
+        let short = sample(&bytes[..length]);
+        assert!(matches!(
+            short,
+            Err(DecodeError::Short { record: "wait", .. })
+        ));
+    }
+}
+
+#[test]
 fn control_records_read_as_what_they_say() {
     let check = |kind, value, other, path: &[u8], expect: Control| {
         assert_eq!(

@@ -65,6 +65,10 @@ pub struct Facts<'a> {
     pub without_cell: u64,
     /// Counted calls for which no histogram was left.
     pub without_histogram: u64,
+    /// Waits that were told.
+    pub waits: u64,
+    /// Waits that were told without their stack, for want of room.
+    pub waits_without_stack: u64,
     /// Calls that the tree's caps folded together.
     pub folded_calls: u64,
     /// The recording did not end by itself.
@@ -91,7 +95,7 @@ pub struct Facts<'a> {
 
 /// All doubts, the gravest first.
 pub fn judge(facts: &Facts<'_>) -> Vec<Doubt> {
-    let checks: [fn(&Facts<'_>) -> Option<Doubt>; 20] = [
+    let checks: [fn(&Facts<'_>) -> Option<Doubt>; 21] = [
         cut,
         nothing,
         target_ended,
@@ -108,6 +112,7 @@ pub fn judge(facts: &Facts<'_>) -> Vec<Doubt> {
         return_refused,
         without_cell,
         without_histogram,
+        waits_without_stack,
         clock,
         undecoded,
         throttled,
@@ -156,7 +161,7 @@ fn cut(facts: &Facts<'_>) -> Option<Doubt> {
 }
 
 fn nothing(facts: &Facts<'_>) -> Option<Doubt> {
-    if facts.events > 0 || facts.samples > 0 {
+    if facts.events > 0 || facts.samples > 0 || facts.waits > 0 {
         return None;
     }
     let do_ = if facts.watched == 0 && !facts.sampling {
@@ -327,6 +332,19 @@ fn depth_limited(facts: &Facts<'_>) -> Option<Doubt> {
             format!("{} deeper than 64 return probes", many(facts.depth_limited, "call")),
             "the kernel watches 64 returns a thread: deeper calls are counted, and end with their caller",
             "watch fewer of the recursive functions with -f, or ask for RET probes with --exits ret",
+        )
+    })
+}
+
+fn waits_without_stack(facts: &Facts<'_>) -> Option<Doubt> {
+    (facts.waits_without_stack > 0).then(|| {
+        doubt(
+            format!(
+                "{} without a stack",
+                many(facts.waits_without_stack, "wait")
+            ),
+            "there was no room to tell where: the time is in the thread's sum, and in no function",
+            "tell longer waits only (--off-cpu-min)",
         )
     })
 }

@@ -50,7 +50,7 @@ impl Losses {
     }
 
     /// Lost events. A refused return probe is an unknown end, not a lost event; nor is a switch, which is no event of a function;
-    /// and a call without a cell or histogram is counted all the same.
+    /// and a call without a cell or histogram is counted all the same, as is the time of a wait without its stack.
     pub fn events(&self) -> u64 {
         self.by_class
             .keys()
@@ -61,6 +61,7 @@ impl Losses {
                         | LossClass::Switch
                         | LossClass::CountCell
                         | LossClass::CountHistogram
+                        | LossClass::Wait
                 )
             })
             .fold(0, |sum, &class| sum.saturating_add(self.class(class)))
@@ -82,7 +83,7 @@ impl Losses {
     }
 }
 
-const WORDS: [(LossClass, &str); 10] = [
+const WORDS: [(LossClass, &str); 11] = [
     (LossClass::Enter, "enter"),
     (LossClass::Exit, "exit"),
     (LossClass::Sample, "sample"),
@@ -93,6 +94,7 @@ const WORDS: [(LossClass, &str); 10] = [
     (LossClass::Switch, "switch"),
     (LossClass::CountCell, "count-cell"),
     (LossClass::CountHistogram, "count-histogram"),
+    (LossClass::Wait, "wait"),
 ];
 
 /// Stable word of a loss class, in files and JSON.

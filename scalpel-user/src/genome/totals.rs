@@ -19,6 +19,8 @@ pub struct Total {
     pub total_samples: u64,
     /// Sum of their periods in ns.
     pub total_sampled_ns: u64,
+    /// Time off the processor with a frame of the group anywhere on the stack, in ns.
+    pub total_off_cpu_ns: u64,
     /// Contexts summed up.
     pub contexts: u32,
 }
@@ -55,16 +57,31 @@ pub fn sum_up<'a>(contexts: usize, cells: impl IntoIterator<Item = &'a Cell>) ->
     own
 }
 
-/// Samples and sampled ns of each context with everything below it.
-pub fn inclusive_samples(tree: &Tree, own: &[Metrics]) -> Vec<(u64, u64)> {
-    let mut sums: Vec<(u64, u64)> = own.iter().map(|m| (m.samples, m.sampled_ns)).collect();
+/// What was seen of stacks with a context anywhere on them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Inclusive {
+    samples: u64,
+    sampled_ns: u64,
+    off_cpu_ns: u64,
+}
+
+/// Of each context with everything below it.
+fn inclusive(tree: &Tree, own: &[Metrics]) -> Vec<Inclusive> {
+    let of = |m: &Metrics| Inclusive {
+        samples: m.samples,
+        sampled_ns: m.sampled_ns,
+        off_cpu_ns: m.off_cpu_ns,
+    };
+    let mut sums: Vec<Inclusive> = own.iter().map(of).collect();
     Children::of(tree).walk(|step| {
         if let Step::Leave(id) = step
-            && let Some(&(samples, ns)) = sums.get(id.0 as usize)
+            && let Some(&of_child) = sums.get(id.0 as usize)
             && let Some(parent) = parent_of(tree, id)
             && let Some(sum) = sums.get_mut(parent.0 as usize)
         {
-            *sum = (sum.0.saturating_add(samples), sum.1.saturating_add(ns));
+            sum.samples = sum.samples.saturating_add(of_child.samples);
+            sum.sampled_ns = sum.sampled_ns.saturating_add(of_child.sampled_ns);
+            sum.off_cpu_ns = sum.off_cpu_ns.saturating_add(of_child.off_cpu_ns);
         }
     });
     sums
@@ -84,7 +101,7 @@ pub fn groups(
     groups: usize,
     group: impl Fn(&Context) -> Option<u32>,
 ) -> Vec<Total> {
-    let sampled = inclusive_samples(tree, own);
+    let inclusive = inclusive(tree, own);
     let mut totals = vec![Total::default(); groups];
     let mut open = vec![0u32; groups];
     Children::of(tree).walk(|step| {
@@ -108,11 +125,12 @@ pub fn groups(
         let outermost = *open == 0;
         *open += 1;
         total.contexts += 1;
-        if let (Some(metrics), Some(&(samples, ns))) = (own.get(at), sampled.get(at)) {
+        if let (Some(metrics), Some(below)) = (own.get(at), inclusive.get(at)) {
             add(&mut total.metrics, metrics, outermost);
             if outermost {
-                total.total_samples = total.total_samples.saturating_add(samples);
-                total.total_sampled_ns = total.total_sampled_ns.saturating_add(ns);
+                total.total_samples = total.total_samples.saturating_add(below.samples);
+                total.total_sampled_ns = total.total_sampled_ns.saturating_add(below.sampled_ns);
+                total.total_off_cpu_ns = total.total_off_cpu_ns.saturating_add(below.off_cpu_ns);
             }
         }
     });

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use scalpel_common::kernel::{EXIT_TELLS_LAST, KERNEL_FIELDS, KernelField};
+use scalpel_common::kernel::{EXIT_TELLS_LAST, KERNEL_FIELDS, KernelField, TASK_IO_WAIT};
 
 /// Where the kernel shows its types.
 pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
@@ -149,6 +149,12 @@ impl KernelTypes {
 
     /// Byte offset of a field; members of anonymous structures and unions count as the structure's own.
     pub fn offset(&self, structure: &str, path: &[&str]) -> Option<u64> {
+        let bits = self.bits(structure, path)?;
+        bits.is_multiple_of(8).then_some(bits / 8)
+    }
+
+    /// Offset of a field in bits.
+    fn bits(&self, structure: &str, path: &[&str]) -> Option<u64> {
         let mut id = *self.structures.get(structure.as_bytes())?;
         let mut bits = 0;
         for field in path {
@@ -156,7 +162,7 @@ impl KernelTypes {
             bits += at;
             id = member;
         }
-        bits.is_multiple_of(8).then_some(bits / 8)
+        Some(bits)
     }
 
     /// Bit offset and type of a member.
@@ -204,7 +210,18 @@ impl KernelTypes {
             .tracepoint_arguments("sched_process_exit")
             .is_some_and(|arguments| arguments > 1);
         globals.push((EXIT_TELLS_LAST, u64::from(tells_last)));
+        let (at, mask) = self.io_wait();
+        let [offset, bit] = TASK_IO_WAIT;
+        globals.extend([(offset, at), (bit, mask)]);
         Ok(globals)
+    }
+
+    /// Byte and bit that tell whether a thread waits for a device. Without them none does; the byte is read all the same.
+    fn io_wait(&self) -> (u64, u64) {
+        match self.bits("task_struct", &["in_iowait"]) {
+            Some(bits) => (bits / 8, 1 << (bits % 8)),
+            None => (self.offset("task_struct", &["pid"]).unwrap_or(0), 0),
+        }
     }
 
     fn global(&self, field: &KernelField) -> Result<(&'static str, u64), BtfError> {
@@ -320,6 +337,7 @@ mod tests {
             return println!("skipped: {VMLINUX} cannot be read");
         };
         let globals = types.globals().unwrap();
-        assert_eq!(globals.len(), KERNEL_FIELDS.len() + 1);
+        assert_eq!(globals.len(), KERNEL_FIELDS.len() + 3);
+        assert_ne!(types.io_wait().1, 0, "in_iowait");
     }
 }

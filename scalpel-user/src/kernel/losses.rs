@@ -13,7 +13,7 @@ use crate::event::FuncId;
 use crate::input::Loss;
 
 /// By their numbers; what the kernel counts itself (recursion) stands in between.
-const CLASSES: [LossClass; 8] = [
+const CLASSES: [LossClass; 9] = [
     LossClass::Enter,
     LossClass::Exit,
     LossClass::Sample,
@@ -22,6 +22,7 @@ const CLASSES: [LossClass; 8] = [
     LossClass::ReturnRefused,
     LossClass::CountCell,
     LossClass::CountHistogram,
+    LossClass::Wait,
 ];
 
 /// The counters, and what they were when they were last told.

@@ -34,6 +34,7 @@ mod sys;
 mod tracepoint;
 mod uprobe_multi;
 mod uprobe_perf;
+mod wait;
 mod watch;
 
 pub use calls::Family;

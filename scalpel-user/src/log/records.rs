@@ -143,7 +143,7 @@ const EXITS: [ExitStrategy; 5] = [
     ExitStrategy::None,
     ExitStrategy::Probe,
 ];
-const LOSSES: [LossClass; 10] = [
+const LOSSES: [LossClass; 11] = [
     LossClass::Enter,
     LossClass::Exit,
     LossClass::Sample,
@@ -154,6 +154,7 @@ const LOSSES: [LossClass; 10] = [
     LossClass::Switch,
     LossClass::CountCell,
     LossClass::CountHistogram,
+    LossClass::Wait,
 ];
 
 fn by_number<T: Copy>(list: &[T], number: u8, unknown: &'static str) -> Result<T, Malformed> {
@@ -244,6 +245,7 @@ pub(super) fn sample(get: &mut Get<'_>) -> Result<Sample, Malformed> {
         event,
         user: get.list(Get::u64)?,
         kernel: get.list(Get::u64)?,
+        copy: None,
     })
 }
 

@@ -136,6 +136,7 @@ fn inputs() -> Vec<Input> {
             event: event(7),
             user: vec![1, 2, 3],
             kernel: vec![u64::MAX],
+            copy: None,
         }),
         Input::Drained(MonoTime(99)),
         Input::Losses(vec![

@@ -54,6 +54,7 @@ fn check(steps: &[Step<'_>], expect: &str) {
                     event: event(*tid, 0, *time),
                     user: vec![],
                     kernel: vec![],
+                    copy: None,
                 });
             }
             Drained(time) => order.drained(MonoTime(*time), &mut |item| seen.take(item)),

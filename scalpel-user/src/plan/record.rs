@@ -89,6 +89,8 @@ pub struct Measurement {
     pub sample_hz: u32,
     /// The kernel's part of sampled stacks too.
     pub kernel_stacks: bool,
+    /// Where threads wait is recorded, with the stacks of waits that take so long or longer.
+    pub off_cpu: Option<Duration>,
     /// How to see calls end.
     pub exits: Exits,
     /// One COMPLETE record per call instead of ENTER and EXIT.
@@ -226,6 +228,7 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
         ),
         sample_hz: args.freq,
         kernel_stacks: args.kernel_stacks,
+        off_cpu: args.off_cpu.then_some(args.off_cpu_min.0),
         exits: args.probing.exits.into(),
         complete: args.complete,
         attach: args.probing.attach.into(),
@@ -333,8 +336,10 @@ pub(super) fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
         return conflict("--complete is a way to stream calls: leave it out, or --mode");
     }
     if plan.measurement.mode == Mode::Sample {
-        if plan.measurement.sample_hz == 0 {
-            return conflict("--mode sample with --freq 0 records nothing");
+        if plan.measurement.sample_hz == 0 && plan.measurement.off_cpu.is_none() {
+            return conflict(
+                "--mode sample with --freq 0 records nothing: leave one out, or add --off-cpu",
+            );
         }
         if !plan.choice.include.is_empty() || plan.choice.max_probes.is_some() {
             return conflict(

@@ -8,6 +8,7 @@ use scalpel_common::kernel::LossClass;
 
 use super::cost::{self, own_cpu_ns};
 use super::live::Live;
+use super::tracer::Tracer;
 use super::{Recorded, Show, now_mono};
 use crate::event::{FuncId, Pid};
 use crate::function::{
@@ -47,6 +48,7 @@ impl Live {
         show: &Show<'_>,
     ) -> Result<Finished> {
         self.names.keep_perf_maps();
+        self.end_waits();
         let ended = now_mono();
         let (detached, polled) = self.detach(output);
         self.count_last(main);
@@ -120,6 +122,16 @@ impl Live {
         let addresses = self.session.addresses();
         self.name(&addresses);
         Ok(self.session.so_far(now_mono())?)
+    }
+
+    /// What waits is told as if it went on now.
+    fn end_waits(&mut self) {
+        let told = self.tracer.as_mut().map_or(Ok(()), Tracer::end_waits);
+        if let Err(error) = told {
+            self.take(Input::Note(format!(
+                "waits that had not ended when the recording did are not in it: {error:#}"
+            )));
+        }
     }
 
     /// Takes the probes off and drains what is left.

@@ -20,9 +20,10 @@ use super::stop::Stopper;
 use super::subject::Subject;
 use super::tracer::Tracer;
 use super::unwatched::Unwatched;
+use super::waits::Waits;
 use super::watermark::Watermark;
 use super::{Watcher, now_mono, start_note};
-use crate::event::{Control, MonoTime, Pid};
+use crate::event::{Control, MonoTime, Pid, Sample};
 use crate::image::Image;
 use crate::input::{Counts, Feed, Input, RunInfo};
 use crate::kernel::Mechanism;
@@ -62,6 +63,7 @@ pub(super) struct Live {
     pub(super) session: Session,
     pub(super) outputs: Outputs,
     pub(super) names: Names,
+    waits: Waits,
     pub(super) costs: ProbeCosts,
     pub(super) cpu: TargetCpu,
     /// The log cannot be written any more: why.
@@ -100,6 +102,7 @@ impl Live {
             session: Session::new(),
             outputs,
             names: Names::new(),
+            waits: Waits::default(),
             costs: start.costs,
             cpu: TargetCpu::of(&subject.processes, launched.is_some()),
             log_failure: None,
@@ -136,6 +139,9 @@ impl Live {
         }
         if let Some(tracer) = live.tracer.as_mut().filter(|_| hz > 0) {
             tracer.sample(hz)?;
+        }
+        if let (Some(tracer), Some(least)) = (&mut live.tracer, plan.measurement.off_cpu) {
+            tracer.tell_waits(least)?;
         }
         Ok(live)
     }
@@ -269,13 +275,7 @@ impl Live {
     /// An input of the rings or lanes.
     pub(super) fn receive(&mut self, feed: Feed, input: Input) {
         match input {
-            Input::Sample(sample) => {
-                let sample = match &self.tracer {
-                    Some(tracer) => tracer.as_taken(sample),
-                    None => sample,
-                };
-                self.take(Input::Sample(sample));
-            }
+            Input::Sample(sample) => self.sample(sample),
             Input::Control(control) => self.control(control),
             Input::Drained(until) => {
                 if let Some(until) = self.watermark.drained(feed, until) {
@@ -293,8 +293,23 @@ impl Live {
         }
     }
 
+    fn sample(&mut self, sample: Sample) {
+        if sample.copy.is_some() {
+            for wait in self.waits.unwound(sample, &self.names) {
+                self.take(Input::Sample(wait));
+            }
+            return;
+        }
+        let sample = match &self.tracer {
+            Some(tracer) => tracer.as_taken(sample),
+            None => sample,
+        };
+        self.take(Input::Sample(sample));
+    }
+
     fn control(&mut self, control: Control) {
         self.names.control(&control);
+        self.waits.control(&control);
         self.unwatched.control(&control);
         let after = match &control {
             Control::Exec { time, pid, .. } => Some((*pid, *time)),

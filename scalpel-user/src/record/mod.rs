@@ -18,6 +18,7 @@ mod stop;
 mod subject;
 mod tracer;
 mod unwatched;
+mod waits;
 mod watermark;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -329,6 +330,7 @@ fn mode_word(plan: &RecordPlan, hz: u32) -> String {
     let words: Vec<&str> = calls
         .into_iter()
         .chain((hz > 0).then_some("sample"))
+        .chain(plan.measurement.off_cpu.map(|_least| "off-cpu"))
         .collect();
     words.join("+")
 }

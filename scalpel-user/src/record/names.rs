@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::event::{Control, MonoTime, Pid};
 use crate::function::{FunctionInfo, UnknownReason};
 use crate::survey::ImageReader;
-use crate::symbol::{Backing, Mapping, Named, Symbolizer};
+use crate::symbol::{Backing, MappedCode, Mapping, Named, Symbolizer};
 use crate::target::{self, MappedImage, Process};
 
 /// Mappings that came this long before an exec may be its own: the kernel reports them first.
@@ -188,6 +188,11 @@ impl Names {
     /// Functions that are inlined at an address of a process, the outermost first.
     pub(crate) fn inlined(&mut self, pid: Pid, address: u64) -> Vec<Arc<FunctionInfo>> {
         self.symbolizer.inlined(pid, address)
+    }
+
+    /// The files that a process has mapped as code.
+    pub(super) fn code(&self, pid: Pid) -> Vec<MappedCode> {
+        self.symbolizer.code(pid)
     }
 
     /// Names addresses of one process.

@@ -38,6 +38,7 @@ pub(super) struct Tracer {
     sampler: Option<Sampler>,
     sample_period_ns: u64,
     kernel_stacks: bool,
+    tells_waits: bool,
     lease: Lease,
     poller: Option<Poller>,
     /// What was asked for.
@@ -96,6 +97,7 @@ impl Tracer {
             sampler: None,
             sample_period_ns: 1_000_000_000 / u64::from(hz.max(1)),
             kernel_stacks: plan.measurement.kernel_stacks,
+            tells_waits: false,
             lease,
             poller: Some(poller),
             requests: Vec::new(),
@@ -111,6 +113,22 @@ impl Tracer {
     /// Begins to sample.
     pub(super) fn sample(&mut self, hz: u32) -> Result<()> {
         self.sampler = Some(Sampler::start(&mut self.kernel, hz)?);
+        Ok(())
+    }
+
+    /// Begins to tell where threads wait.
+    pub(super) fn tell_waits(&mut self, least: Duration) -> Result<()> {
+        let least_ns = u64::try_from(least.as_nanos()).unwrap_or(u64::MAX);
+        self.kernel.tell_waits(least_ns)?;
+        self.tells_waits = true;
+        Ok(())
+    }
+
+    /// Tells the waits that have not ended, if waits are told, and none after them.
+    pub(super) fn end_waits(&mut self) -> Result<()> {
+        if self.tells_waits {
+            self.kernel.end_waits()?;
+        }
         Ok(())
     }
 

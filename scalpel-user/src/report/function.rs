@@ -105,6 +105,11 @@ pub(super) fn sampling(genome: &Genome) -> bool {
     genome.run.sample_hz > 0
 }
 
+/// Whether it was watched where threads waited.
+pub(super) fn watches_waits(genome: &Genome) -> bool {
+    genome.run.mode.split('+').any(|word| word == "off-cpu")
+}
+
 /// Times of single calls, and what is to be known to read them.
 struct Times<'a> {
     tree: &'a Tree,
@@ -207,7 +212,8 @@ impl Known<'_> {
             State::NeverRan => Measures::never_ran(sampling(genome), timed),
             _ => Measures::of(self.total, sampling(genome), genome.run.probe_cost_ns)
                 .with_cpu_estimated(estimates_cpu(genome)),
-        };
+        }
+        .with_waits(self.total, watches_waits(genome));
         if self.probed() || self.total.metrics.calls > 0 {
             let calls = self.total.metrics.calls;
             let hidden = self

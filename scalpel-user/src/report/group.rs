@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::function::{estimates_cpu, sampling};
+use super::function::{estimates_cpu, sampling, watches_waits};
 use super::measures::Measures;
 use crate::genome::Genome;
 use crate::genome::totals::{self, Total};
@@ -70,6 +70,7 @@ pub fn threads(genome: &Genome) -> Vec<GroupRow> {
         });
         sum.total_samples = sum.metrics.samples;
         sum.total_sampled_ns = sum.metrics.sampled_ns;
+        sum.total_off_cpu_ns = sum.metrics.off_cpu_ns;
     }
     let named = tree.threads.iter().zip(&sums).map(|(thread, sum)| {
         let name = if thread.name.is_empty() {
@@ -88,6 +89,7 @@ fn row(genome: &Genome, name: String, sum: &Total) -> GroupRow {
     GroupRow {
         name,
         measures: Measures::of(sum, sampling(genome), genome.run.probe_cost_ns)
-            .with_cpu_estimated(estimates_cpu(genome)),
+            .with_cpu_estimated(estimates_cpu(genome))
+            .with_waits(sum, watches_waits(genome)),
     }
 }

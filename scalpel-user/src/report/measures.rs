@@ -48,6 +48,16 @@ pub struct Measures {
     pub sampled_self_ns: Option<u64>,
     /// CPU time with callees as estimated from samples.
     pub sampled_total_ns: Option<u64>,
+    /// Waits with it as innermost frame; `None` = nobody watched where threads waited.
+    pub waits: Option<u64>,
+    /// Time off the processor with it as innermost frame.
+    pub self_off_cpu_ns: Option<u64>,
+    /// Time off the processor in it and its callees; recursion counted once.
+    pub total_off_cpu_ns: Option<u64>,
+    /// Part of `self_off_cpu_ns` in which there was no processor for it.
+    pub preempted_ns: Option<u64>,
+    /// Part of `self_off_cpu_ns` in which it waited for a device.
+    pub io_wait_ns: Option<u64>,
     /// Calls that ended by an exception or a long jump.
     pub unwound: u64,
     /// Lost events.
@@ -80,7 +90,20 @@ impl Measures {
             sampled_total_ns: sampled(total.total_samples, total.total_sampled_ns),
             unwound: m.unwound,
             lost: m.lost,
+            ..Self::default()
         }
+    }
+
+    /// The same with where threads waited, if somebody watched that.
+    #[must_use]
+    pub fn with_waits(mut self, total: &Total, watched: bool) -> Self {
+        let m = &total.metrics;
+        self.waits = watched.then_some(m.waits);
+        self.self_off_cpu_ns = watched.then_some(m.off_cpu_ns);
+        self.total_off_cpu_ns = watched.then_some(total.total_off_cpu_ns);
+        self.preempted_ns = watched.then_some(m.preempted_ns);
+        self.io_wait_ns = watched.then_some(m.io_wait_ns);
+        self
     }
 
     /// CPU time in itself, unless its probe went and samples tell of more.

@@ -197,6 +197,13 @@ fn facts<'a>(
             .max(losses.class(LossClass::ReturnRefused)),
         without_cell: losses.class(LossClass::CountCell),
         without_histogram: losses.class(LossClass::CountHistogram),
+        waits: genome
+            .tree
+            .cells
+            .iter()
+            .map(|cell| cell.metrics.waits)
+            .fold(0, u64::saturating_add),
+        waits_without_stack: losses.class(LossClass::Wait),
         folded_calls: genome.tree.folded_calls,
         cut: genome.cut,
         zero_ids: genome.counter(Counter::ZeroIds),

@@ -15,6 +15,10 @@ pub enum Sort {
     SelfWall,
     /// Wall time with callees.
     TotalWall,
+    /// Time off the processor in itself.
+    SelfOffCpu,
+    /// Time off the processor with callees.
+    TotalOffCpu,
     /// Calls.
     Calls,
     /// Samples.
@@ -40,6 +44,8 @@ impl Sort {
             Self::TotalCpu => m.measured_total_cpu_ns(),
             Self::SelfWall => m.self_wall_ns,
             Self::TotalWall => m.total_wall_ns,
+            Self::SelfOffCpu => m.self_off_cpu_ns,
+            Self::TotalOffCpu => m.total_off_cpu_ns,
             Self::Calls => m.calls,
             Self::Samples => m.samples,
             Self::Name => None,
@@ -164,7 +170,10 @@ pub struct Whole {
 impl Whole {
     /// Sum over all rows. `None` where rows contain each other (totals), or where there is nothing to sum.
     pub fn of<Row: Sortable>(rows: &[Row], sort: Sort) -> Option<Self> {
-        if matches!(sort, Sort::TotalCpu | Sort::TotalWall | Sort::Name) {
+        if matches!(
+            sort,
+            Sort::TotalCpu | Sort::TotalWall | Sort::TotalOffCpu | Sort::Name
+        ) {
             return None;
         }
         let sum = |number: fn(Sort, &Measures) -> Option<u64>| {

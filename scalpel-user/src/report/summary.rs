@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::genome::{Genome, share};
 use crate::report::function::{FunctionRow, State};
 use crate::report::{Known, Report, Unknown};
+use crate::tree::Metrics;
 
 /// What the recording itself cost, as far as the session measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -55,6 +56,8 @@ pub struct Summary {
     pub events: u64,
     /// Samples that arrived.
     pub samples: u64,
+    /// Waits whose time is known.
+    pub waits: u64,
     /// Lost events, and their share.
     pub lost: (u64, f64),
     /// Functions that ran, that were watched and never ran, that were not watched.
@@ -81,7 +84,11 @@ impl Summary {
         // A caller that is known by a return address alone ran, but nothing of it was seen.
         let seen = |row: &&FunctionRow| {
             let m = &row.measures;
-            row.state != State::Ran || m.calls > Some(0) || m.samples > Some(0) || m.lost > 0
+            row.state != State::Ran
+                || m.calls > Some(0)
+                || m.samples > Some(0)
+                || m.total_off_cpu_ns > Some(0)
+                || m.lost > 0
         };
         let count = |state| {
             let of_state = |row: &&FunctionRow| row.state == state;
@@ -97,11 +104,8 @@ impl Summary {
             pid: genome.run.pid.0,
             duration_ns: genome.duration_ns(),
             events: report.events,
-            samples: genome
-                .tree
-                .cells
-                .iter()
-                .fold(0, |sum: u64, cell| sum.saturating_add(cell.metrics.samples)),
+            samples: sum(genome, |m| m.samples),
+            waits: sum(genome, |m| m.waits),
             lost: (
                 report.lost,
                 share(report.lost, report.events.saturating_add(report.lost)),
@@ -124,4 +128,10 @@ impl Summary {
             cost,
         }
     }
+}
+
+/// One number of all cells together.
+fn sum(genome: &Genome, number: fn(&Metrics) -> u64) -> u64 {
+    let cells = genome.tree.cells.iter();
+    cells.fold(0, |sum, cell| sum.saturating_add(number(&cell.metrics)))
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::report::{FunctionRow, GroupRow, Measures, PerCall};
 
-const MEASURES: [&str; 25] = [
+const MEASURES: [&str; 30] = [
     "calls",
     "calls_at_most",
     "self_wall_ns",
@@ -30,6 +30,11 @@ const MEASURES: [&str; 25] = [
     "per_call_cpu_p50_ns",
     "per_call_cpu_p90_ns",
     "per_call_cpu_p99_ns",
+    "waits",
+    "self_off_cpu_ns",
+    "total_off_cpu_ns",
+    "preempted_ns",
+    "io_wait_ns",
 ];
 
 /// Writes functions.
@@ -114,8 +119,16 @@ fn numbers(m: &Measures) -> Vec<String> {
     let times = [m.per_call_wall, m.per_call_cpu]
         .into_iter()
         .flat_map(per_call);
+    let waits = [
+        m.waits,
+        m.self_off_cpu_ns,
+        m.total_off_cpu_ns,
+        m.preempted_ns,
+        m.io_wait_ns,
+    ];
     sums.into_iter()
         .chain(times)
+        .chain(waits)
         .map(|number| number.map(|number| number.to_string()).unwrap_or_default())
         .collect()
 }

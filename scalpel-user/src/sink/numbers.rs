@@ -19,7 +19,7 @@ pub(super) fn of(columns: Columns) -> Set {
 }
 
 /// The numbers a table can show, in the order of their columns.
-static COLUMNS: [Number; 13] = [
+static COLUMNS: [Number; 18] = [
     Number {
         heading: "SELF CPU",
         sort: Some(Sort::SelfCpu),
@@ -48,6 +48,31 @@ static COLUMNS: [Number; 13] = [
         heading: "SUSPENDED",
         sort: None,
         show: |m| m.suspended_ns.map(|ns| some(ns, units::duration)),
+    },
+    Number {
+        heading: "SELF OFF",
+        sort: Some(Sort::SelfOffCpu),
+        show: |m| m.self_off_cpu_ns.map(|ns| some(ns, units::duration)),
+    },
+    Number {
+        heading: "TOTAL OFF",
+        sort: Some(Sort::TotalOffCpu),
+        show: |m| m.total_off_cpu_ns.map(|ns| some(ns, units::duration)),
+    },
+    Number {
+        heading: "I/O WAIT",
+        sort: None,
+        show: |m| m.io_wait_ns.map(|ns| some(ns, units::duration)),
+    },
+    Number {
+        heading: "PREEMPTED",
+        sort: None,
+        show: |m| m.preempted_ns.map(|ns| some(ns, units::duration)),
+    },
+    Number {
+        heading: "WAITS",
+        sort: None,
+        show: |m| m.waits.map(|n| some(n, units::count)),
     },
     Number {
         heading: "SAMPLED",
@@ -154,16 +179,21 @@ static IMPORTANCE_PER_CALL: [&str; 9] = [
 ];
 
 /// Which columns go first where the page is narrow, by heading; the sorted one goes before all of them.
-static IMPORTANCE: [&str; 13] = [
+static IMPORTANCE: [&str; 18] = [
     "CALLS",
     "SELF CPU",
     "TOTAL WALL",
+    "TOTAL OFF",
     "SAMPLED",
+    "SELF OFF",
     "SELF WALL",
     "SUSPENDED",
     "TOTAL CPU",
     "PRE-AWAIT",
     "LOST",
+    "I/O WAIT",
+    "WAITS",
+    "PREEMPTED",
     "SAMPLES",
     "P99 WALL",
     "UNWOUND",

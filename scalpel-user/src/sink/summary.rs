@@ -99,6 +99,9 @@ fn calls(summary: &Summary) -> Labelled {
     if summary.samples > 0 {
         pieces.push(format!("{} samples", units::count(summary.samples)));
     }
+    if summary.waits > 0 {
+        pieces.push(format!("{} waits", units::count(summary.waits)));
+    }
     pieces.push(format!("{} call edges", units::count(summary.edges as u64)));
     pieces.push(format!("{} threads", summary.threads));
     ("seen", pieces, Tone::Plain)

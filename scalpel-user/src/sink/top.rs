@@ -146,8 +146,9 @@ impl Top {
             .filter(|bound| bound.since_ns.is_some())
             .count();
         self.trust = format!(
-            "{} events, {lost}, {off} functions switched off",
-            units::count(report.events)
+            "{} events, {lost}, {off} {} switched off",
+            units::count(report.events),
+            functions(off)
         );
         let before = std::mem::take(&mut self.functions);
         let mut before = before.iter().map(|function| function.whole);
@@ -238,7 +239,7 @@ impl Top {
     fn foot(&self, found: usize) -> Line<'_> {
         if self.searching || !self.search.is_empty() {
             let cursor = if self.searching { "_" } else { "" };
-            let functions = if found == 1 { "function" } else { "functions" };
+            let functions = functions(found);
             return Line::from(format!("/{}{cursor}  {found} {functions}", self.search));
         }
         Line::styled(
@@ -272,7 +273,7 @@ impl Top {
             Sort::TotalCpu => n.total_ns,
             Sort::SelfWall | Sort::TotalWall => n.wall_ns,
             Sort::Calls => n.calls,
-            Sort::Name => None,
+            Sort::Name | Sort::SelfOffCpu | Sort::TotalOffCpu => None,
             Sort::SelfCpu | Sort::Samples => n.self_ns,
         };
         shown.sort_by(|(a, m), (b, n)| {
@@ -317,6 +318,10 @@ impl Top {
         let headings = of(&kept, headings).chain([Cell::from("FUNCTION")]);
         Table::new(rows, widths).header(Row::new(headings))
     }
+}
+
+const fn functions(count: usize) -> &'static str {
+    if count == 1 { "function" } else { "functions" }
 }
 
 /// The columns that a page of this width has room for in full: a number that is cut would be another one.

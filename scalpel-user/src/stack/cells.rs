@@ -33,6 +33,11 @@ impl Cells {
         (begin, begin.saturating_add(self.window_ns))
     }
 
+    /// No time before the first window is part of it.
+    pub(super) fn begins_not_before(&self, time: u64) -> u64 {
+        time.max(self.start)
+    }
+
     /// Makes room for a window that begins at `begin`, and its number.
     pub(super) fn window(&mut self, begin: u64) -> u32 {
         while begin.saturating_sub(self.start) / self.window_ns >= MAX_WINDOWS {

@@ -29,6 +29,10 @@ pub(super) fn finish(shared: Shared, threads: Vec<Thread>, resolve: &mut Resolve
             },
         );
     }
+    for (slot, waited) in &shared.samples.waits {
+        let place = named(slot.place, &contexts, &steps);
+        cells.add(slot.begin, slot.thread, SAMPLE | place.0, waited.metrics());
+    }
     let (window_ns, cells, counted) = renamed(cells, &contexts);
     let contexts = names.0.into_all();
     let mut cells = with_totals(cells, &contexts);
@@ -238,7 +242,7 @@ impl Sums {
         &mut self.metrics[index]
     }
 
-    /// The cells of one window and thread. Nothing is the root's own, but for samples outside every known function.
+    /// The cells of one window and thread. Nothing is the root's own, but for samples and waits outside every known function.
     fn drain(&mut self, of: &Cell, out: &mut Vec<Cell>) {
         self.touched.sort_unstable();
         for context in self.touched.drain(..) {
@@ -250,7 +254,7 @@ impl Sums {
             if let Some(touched) = self.is_touched.get_mut(context.0 as usize) {
                 *touched = false;
             }
-            if context != ContextId::ROOT || metrics.samples > 0 {
+            if context != ContextId::ROOT || metrics.samples > 0 || metrics.waits > 0 {
                 out.push(Cell {
                     context,
                     metrics,

@@ -1,7 +1,7 @@
 //! Tests of calls that probes in language runtimes tell: tasks, suspensions, greenlets, CPU time.
 
 use super::*;
-use crate::event::{CPU_NOT_MEASURED, Kind, Source};
+use crate::event::{CPU_NOT_MEASURED, Source};
 use crate::tree::{ContextId, Metrics};
 
 /// Events as probes write them, at the times that a test says, on several threads.

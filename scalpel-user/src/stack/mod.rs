@@ -32,7 +32,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use samples::{Open, Samples, Slot};
 use thread::Thread;
 
-use crate::event::{Control, Event, FuncId, MonoTime, Pid, Sample, Tid};
+use crate::event::{self, Control, Event, FuncId, Kind, MonoTime, Pid, Sample, Tid};
 use crate::function::FunctionInfo;
 use crate::input::Inlined;
 use crate::tree::{self, FunctionFaults, Tree};
@@ -119,6 +119,9 @@ impl Shared {
         space: u32,
         open: impl Iterator<Item = Open>,
     ) {
+        if sample.event.kind == Kind::SwitchIn as u8 {
+            return self.lay_wait(sample, thread, space, open);
+        }
         let place = self.samples.place(sample, space, open);
         let begin = self.cells.window_around(sample.event.time).0;
         self.cells.window(begin);
@@ -137,6 +140,47 @@ impl Shared {
         } else {
             0
         });
+    }
+
+    /// A wait ends at the time of its event, and counts in the windows that it went through.
+    fn lay_wait(
+        &mut self,
+        sample: &Sample,
+        thread: u32,
+        space: u32,
+        open: impl Iterator<Item = Open>,
+    ) {
+        let place = self.samples.place_of_wait(sample, space, open);
+        let Event {
+            time, value, flags, ..
+        } = sample.event;
+        let is_sum = flags & event::flags::UNTOLD != 0;
+        // First the last window: windows may become longer for it.
+        self.cells.window(self.cells.window_around(time).0);
+        let mut from = if is_sum {
+            self.cells.window_around(time).0
+        } else {
+            self.cells.begins_not_before(time.saturating_sub(value))
+        };
+        loop {
+            let (begin, end) = self.cells.window_around(from);
+            let slot = Slot {
+                begin,
+                thread,
+                place,
+            };
+            let waited = self.samples.waits.entry(slot).or_default();
+            if is_sum {
+                waited.waits = waited.waits.saturating_add(u64::from(sample.event.seq));
+                return waited.add(value, flags);
+            }
+            waited.add(end.min(time).saturating_sub(from), flags);
+            if end >= time {
+                waited.waits += 1;
+                return;
+            }
+            from = end;
+        }
     }
 }
 
@@ -381,3 +425,5 @@ mod language_tests;
 mod program;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wait_tests;

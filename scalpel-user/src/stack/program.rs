@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::tests::{assert_sound, info, sums};
 use super::*;
-use crate::event::{Addr, Kind, Source, flags};
+use crate::event::{Addr, Source, flags};
 
 const PID: Pid = Pid(1);
 const FUNCTIONS: u32 = 6;

@@ -4,7 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::contexts::ROOT;
 use super::frames::is_no_address;
-use crate::event::{Pid, Sample};
+use crate::event::{Pid, Sample, flags};
+use crate::tree::Metrics;
 
 /// Most distinct (parent, address) pairs kept; deeper parts of later stacks are left out.
 const MAX_STEPS: usize = 1 << 20;
@@ -50,9 +51,55 @@ pub(super) struct Samples {
     ids: FxHashMap<Step, u32>,
     /// Samples and ns.
     pub(super) counts: FxHashMap<Slot, (u64, u64)>,
+    /// What was waited there.
+    pub(super) waits: FxHashMap<Slot, Waited>,
+}
+
+/// Waits of one place on one thread in one window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Waited {
+    pub(super) waits: u64,
+    pub(super) ns: u64,
+    /// Of those, without a processor although it could have gone on.
+    pub(super) preempted_ns: u64,
+    /// Of those, for a device.
+    pub(super) io_ns: u64,
+}
+
+impl Waited {
+    pub(super) fn metrics(&self) -> Metrics {
+        Metrics {
+            waits: self.waits,
+            off_cpu_ns: self.ns,
+            preempted_ns: self.preempted_ns,
+            io_wait_ns: self.io_ns,
+            ..Metrics::default()
+        }
+    }
+
+    /// Adds a part of a wait.
+    pub(super) fn add(&mut self, ns: u64, why: u16) {
+        let of = |flag: u16| if why & flag != 0 { ns } else { 0 };
+        self.ns = self.ns.saturating_add(ns);
+        self.preempted_ns = self.preempted_ns.saturating_add(of(flags::PREEMPTED));
+        self.io_ns = self.io_ns.saturating_add(of(flags::IO_WAIT));
+    }
 }
 
 impl Samples {
+    /// The waits that are told by their sum are nobody's: their place is the thread's root.
+    pub(super) fn place_of_wait(
+        &mut self,
+        sample: &Sample,
+        space: u32,
+        open: impl Iterator<Item = Open>,
+    ) -> Place {
+        match sample.event.flags & flags::UNTOLD {
+            0 => self.place(sample, space, open),
+            _ => Place::Context(ROOT),
+        }
+    }
+
     /// Steps in order of number: parents before children.
     pub(super) fn steps(&self) -> &[Step] {
         &self.steps

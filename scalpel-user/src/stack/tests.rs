@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::event::{Addr, Kind, Source, flags};
+use crate::event::{Addr, Source, flags};
 use crate::function::{ExitStrategy, Language, SourcePlace};
 use crate::tree::{Context, ContextId, EdgeSource, Metrics};
 
@@ -151,6 +151,7 @@ impl Tape {
             event,
             user: user.to_vec(),
             kernel: Vec::new(),
+            copy: None,
         });
         self
     }
@@ -985,6 +986,7 @@ fn absurd_numbers_cost_neither_a_panic_nor_memory() {
             event,
             user,
             kernel,
+            copy: None,
         });
         tape.builder.executed(MonoTime(u64::MAX), PID);
     }

@@ -73,6 +73,19 @@ pub struct Mapping {
     pub backing: Backing,
 }
 
+/// A file that a process has mapped as code.
+#[derive(Clone, Debug)]
+pub struct MappedCode {
+    /// Its path as the process sees it.
+    pub name: String,
+    /// Itself.
+    pub file: Arc<File>,
+    /// First address.
+    pub start: u64,
+    /// File offset of `start`, in bytes.
+    pub offset: u64,
+}
+
 /// Names addresses. Remembers every answer.
 pub struct Symbolizer {
     reader: Box<dyn FunctionReader>,
@@ -137,6 +150,23 @@ impl Symbolizer {
     /// `inner` is its pid in its own pid namespace.
     pub fn keep_perf_map(&mut self, pid: Pid, inner: Pid) {
         self.jit.insert(pid, JitMap::read(pid, inner));
+    }
+
+    /// The files that a process has mapped as code, as far as they could be opened.
+    pub fn code(&self, pid: Pid) -> Vec<MappedCode> {
+        let space = self.spaces.get(&pid).into_iter();
+        let mapped = space
+            .flat_map(Space::files)
+            .filter_map(|(start, module, offset)| {
+                let (path, file) = self.modules.file(module)?;
+                Some(MappedCode {
+                    name: path.to_string_lossy().into_owned(),
+                    file: Arc::clone(file),
+                    start,
+                    offset,
+                })
+            });
+        mapped.collect()
     }
 
     /// Names addresses of `pid` ([`KERNEL`] for the kernel's), in their order. For a return address ask for the

@@ -77,6 +77,12 @@ impl Modules {
         })
     }
 
+    /// Path and file of a module that could be opened.
+    pub(super) fn file(&self, module: ModuleId) -> Option<(&Path, &Arc<File>)> {
+        let module = self.modules.get(module.0)?;
+        Some((&module.path, module.file.as_ref().ok()?))
+    }
+
     /// Where the module can be opened.
     pub(super) fn readable_path(&self, module: ModuleId) -> Option<&Path> {
         self.modules.get(module.0)?.readable.as_deref()

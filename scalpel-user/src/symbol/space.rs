@@ -37,6 +37,16 @@ impl Space {
         (address < *end).then_some((start, region))
     }
 
+    /// First address, file and offset of every region that has a file behind it.
+    pub(super) fn files(&self) -> impl Iterator<Item = (u64, ModuleId, u64)> {
+        self.regions
+            .iter()
+            .filter_map(|(&start, (_, region))| match *region {
+                Region::File { module, offset } => Some((start, module, offset)),
+                Region::Anonymous | Region::Vdso => None,
+            })
+    }
+
     fn unmap(&mut self, start: u64, end: u64) {
         let overlapping: Vec<u64> = self
             .regions

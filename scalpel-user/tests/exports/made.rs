@@ -195,6 +195,7 @@ impl Made {
             event,
             user: user.to_vec(),
             kernel: Vec::new(),
+            copy: None,
         }))?;
         Ok(())
     }

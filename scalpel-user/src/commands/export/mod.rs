@@ -98,6 +98,7 @@ fn weight(plan: &ExportPlan, subject: &Subject<'_>) -> anyhow::Result<Weight> {
     let wanted = plan.weight.map(|weight| match weight {
         WeightArg::Cpu => Weight::Cpu,
         WeightArg::Wall => Weight::Wall,
+        WeightArg::OffCpu => Weight::OffCpu,
         WeightArg::Calls => Weight::Calls,
         WeightArg::Samples => Weight::Samples,
         WeightArg::Sampled => Weight::Sampled,

@@ -1,4 +1,4 @@
-//! The tables of a genome file, version 6. A change of any text here is a new version and a new section in FORMAT.md.
+//! The tables of a genome file, version 7. A change of any text here is a new version and a new section in FORMAT.md.
 //!
 //! Integers of SQLite are signed: file offsets keep their 64 bits (negative = that plus 2^64), counters stay below
 //! 2^63. What is not known is NULL.
@@ -10,7 +10,7 @@ use crate::tree::{EdgeSource, FunctionFaults, Metrics};
 pub(super) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"SCPG");
 
 /// `PRAGMA user_version`.
-pub(super) const VERSION: u32 = 6;
+pub(super) const VERSION: u32 = 7;
 
 /// The oldest version that is still read: it has no tables of what exists.
 pub(super) const OLDEST: u32 = 2;
@@ -51,7 +51,8 @@ pub(super) const TABLES: &[(&str, &str)] = &[
          self_cpu_ns INTEGER NOT NULL, total_wall_ns INTEGER NOT NULL, total_cpu_ns INTEGER NOT NULL, \
          samples INTEGER NOT NULL, sampled_ns INTEGER NOT NULL, unwound INTEGER NOT NULL, inferred INTEGER NOT NULL, \
          lost INTEGER NOT NULL, tail_calls INTEGER NOT NULL, probe_events INTEGER NOT NULL, \
-         pre_await_ns INTEGER NOT NULL, suspended_ns INTEGER NOT NULL, PRIMARY KEY(window, thread, context)) STRICT, WITHOUT ROWID",
+         pre_await_ns INTEGER NOT NULL, suspended_ns INTEGER NOT NULL, waits INTEGER NOT NULL, \
+         off_cpu_ns INTEGER NOT NULL, preempted_ns INTEGER NOT NULL, io_wait_ns INTEGER NOT NULL, PRIMARY KEY(window, thread, context)) STRICT, WITHOUT ROWID",
     ),
     (
         "histograms",
@@ -128,12 +129,24 @@ pub(super) const BEFORE_3: &[(&str, &str, &str)] = &[
     ),
 ];
 
-fn before_3(
-    table: &str,
-    version: u32,
-) -> Option<&'static (&'static str, &'static str, &'static str)> {
-    let mut older = BEFORE_3.iter();
-    older.find(|(name, ..)| version < 3 && *name == table)
+/// The same of versions before 7.
+pub(super) const BEFORE_7: &[(&str, &str, &str)] = &[(
+    "cells",
+    "*, 0, 0, 0, 0",
+    "CREATE TABLE cells(window INTEGER NOT NULL, thread INTEGER NOT NULL, context INTEGER NOT NULL, \
+     calls INTEGER NOT NULL, timed INTEGER NOT NULL, cpu_timed INTEGER NOT NULL, self_wall_ns INTEGER NOT NULL, \
+     self_cpu_ns INTEGER NOT NULL, total_wall_ns INTEGER NOT NULL, total_cpu_ns INTEGER NOT NULL, \
+     samples INTEGER NOT NULL, sampled_ns INTEGER NOT NULL, unwound INTEGER NOT NULL, inferred INTEGER NOT NULL, \
+     lost INTEGER NOT NULL, tail_calls INTEGER NOT NULL, probe_events INTEGER NOT NULL, \
+     pre_await_ns INTEGER NOT NULL, suspended_ns INTEGER NOT NULL, PRIMARY KEY(window, thread, context)) STRICT, WITHOUT ROWID",
+)];
+
+fn older(table: &str, version: u32) -> Option<&'static (&'static str, &'static str, &'static str)> {
+    let of = |before: u32, tables: &'static [(&str, &str, &str)]| {
+        let there = move |name: &str| version < before && name == table;
+        tables.iter().find(|(name, ..)| there(name))
+    };
+    of(3, BEFORE_3).or_else(|| of(7, BEFORE_7))
 }
 
 /// Name and text of every table of a file of `version`.
@@ -152,13 +165,13 @@ pub(super) fn tables(version: u32) -> impl Iterator<Item = (&'static str, &'stat
         move |table: &&(&str, &str)| version >= CPU_HISTOGRAMS_SINCE || table.0 != CPU_HISTOGRAMS;
     let all = TABLES.iter().filter(there).chain(exists).chain(matches);
     all.map(move |&(name, text)| {
-        before_3(name, version).map_or((name, text), |&(name, _, older)| (name, older))
+        older(name, version).map_or((name, text), |&(name, _, older)| (name, older))
     })
 }
 
 /// What to select of a table of a file of `version`, so that its columns are those of this version.
 pub(super) fn columns_of(table: &str, version: u32) -> &'static str {
-    before_3(table, version).map_or("*", |&(_, columns, _)| columns)
+    older(table, version).map_or("*", |&(_, columns, _)| columns)
 }
 
 /// Sums for people with a SQLite shell, and two views with names in them. A reader of ours derives them anew.
@@ -166,7 +179,8 @@ pub(super) const SUMS: &str = "\
 CREATE TABLE func_total(func INTEGER PRIMARY KEY, calls INTEGER NOT NULL, timed INTEGER NOT NULL, self_wall_ns INTEGER, \
  self_cpu_ns INTEGER, total_wall_ns INTEGER, total_cpu_ns INTEGER, samples INTEGER NOT NULL, total_samples INTEGER NOT NULL, \
  sampled_ns INTEGER NOT NULL, total_sampled_ns INTEGER NOT NULL, unwound INTEGER NOT NULL, lost INTEGER NOT NULL, \
- probe_events INTEGER NOT NULL) STRICT;
+ probe_events INTEGER NOT NULL, waits INTEGER NOT NULL, off_cpu_ns INTEGER NOT NULL, \
+ total_off_cpu_ns INTEGER NOT NULL) STRICT;
 CREATE TABLE edge_total(caller INTEGER, callee INTEGER NOT NULL, calls INTEGER NOT NULL, total_wall_ns INTEGER, \
  total_cpu_ns INTEGER, samples INTEGER NOT NULL, source TEXT NOT NULL) STRICT;
 CREATE VIEW hot_functions AS SELECT f.name, f.module, t.calls, t.self_cpu_ns, t.self_wall_ns, t.total_cpu_ns, t.total_wall_ns, \
@@ -175,7 +189,7 @@ CREATE VIEW call_edges AS SELECT a.name AS caller, b.name AS callee, e.calls, e.
  FROM edge_total e LEFT JOIN functions a ON a.id = e.caller JOIN functions b ON b.id = e.callee ORDER BY e.calls DESC;";
 
 /// Number of metric columns of `cells`.
-pub(super) const METRICS: usize = 16;
+pub(super) const METRICS: usize = 20;
 
 /// Metrics in the order of the columns.
 pub(super) const fn to_columns(m: &Metrics) -> [u64; METRICS] {
@@ -196,6 +210,10 @@ pub(super) const fn to_columns(m: &Metrics) -> [u64; METRICS] {
         m.probe_events,
         m.pre_await_ns,
         m.suspended_ns,
+        m.waits,
+        m.off_cpu_ns,
+        m.preempted_ns,
+        m.io_wait_ns,
     ]
 }
 
@@ -218,6 +236,10 @@ pub(super) const fn from_columns(columns: [u64; METRICS]) -> Metrics {
         probe_events,
         pre_await_ns,
         suspended_ns,
+        waits,
+        off_cpu_ns,
+        preempted_ns,
+        io_wait_ns,
     ] = columns;
     Metrics {
         calls,
@@ -236,6 +258,10 @@ pub(super) const fn from_columns(columns: [u64; METRICS]) -> Metrics {
         probe_events,
         pre_await_ns,
         suspended_ns,
+        waits,
+        off_cpu_ns,
+        preempted_ns,
+        io_wait_ns,
     }
 }
 

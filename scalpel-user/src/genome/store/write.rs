@@ -380,7 +380,7 @@ fn write_sums(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
         contexts: genome.contexts.to_vec(),
         ..Tree::default()
     };
-    let mut row = insert(db, "func_total", 14)?;
+    let mut row = insert(db, "func_total", 17)?;
     for (func, total) in (1i64..).zip(totals::functions(tree, &own, genome.functions)) {
         let m = &total.metrics;
         let [self_wall, self_cpu, total_wall, total_cpu] = times(m);
@@ -400,6 +400,9 @@ fn write_sums(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
                 int(m.unwound),
                 int(m.lost),
                 int(m.probe_events),
+                int(m.waits),
+                int(m.off_cpu_ns),
+                int(total.total_off_cpu_ns),
             ])?;
         }
     }

@@ -66,6 +66,10 @@ struct ContextRow<'a> {
     total_cpu_ns: Option<u64>,
     samples: u64,
     sampled_ns: u64,
+    waits: u64,
+    off_cpu_ns: u64,
+    preempted_ns: u64,
+    io_wait_ns: u64,
     unwound: u64,
     lost: u64,
 }
@@ -95,6 +99,10 @@ fn context<'a>(subject: &'a Subject<'_>, id: ContextId, m: &Metrics) -> Option<C
         total_cpu_ns: cpu(m.total_cpu_ns),
         samples: m.samples,
         sampled_ns: m.sampled_ns,
+        waits: m.waits,
+        off_cpu_ns: m.off_cpu_ns,
+        preempted_ns: m.preempted_ns,
+        io_wait_ns: m.io_wait_ns,
         unwound: m.unwound,
         lost: m.lost,
     })

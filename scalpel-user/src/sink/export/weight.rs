@@ -15,15 +15,18 @@ pub enum Weight {
     Samples,
     /// CPU time that those samples stand for, in ns.
     Sampled,
+    /// Time off the processor in the function itself, in ns.
+    OffCpu,
 }
 
 impl Weight {
     /// Every weight, the one that says most first.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Cpu,
         Self::Wall,
         Self::Sampled,
         Self::Samples,
+        Self::OffCpu,
         Self::Calls,
     ];
 
@@ -35,13 +38,14 @@ impl Weight {
             Self::Calls => "calls",
             Self::Samples => "samples",
             Self::Sampled => "sampled_cpu",
+            Self::OffCpu => "off_cpu",
         }
     }
 
     /// Unit of the value type.
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::Cpu | Self::Wall | Self::Sampled => "nanoseconds",
+            Self::Cpu | Self::Wall | Self::Sampled | Self::OffCpu => "nanoseconds",
             Self::Calls | Self::Samples => "count",
         }
     }
@@ -54,6 +58,7 @@ impl Weight {
             Self::Calls => "calls",
             Self::Samples => "samples",
             Self::Sampled => "CPU time by samples",
+            Self::OffCpu => "time off the processor",
         }
     }
 
@@ -65,6 +70,7 @@ impl Weight {
             Self::Calls => m.calls,
             Self::Samples => m.samples,
             Self::Sampled => m.sampled_ns,
+            Self::OffCpu => m.off_cpu_ns,
         }
     }
 

@@ -51,7 +51,7 @@ pub(super) fn write(tree: &Tree, most: usize, out: &mut dyn Write) -> io::Result
 }
 
 /// What of a cell is in a page.
-const METRICS: [(&str, Metric); 9] = [
+const METRICS: [(&str, Metric); 10] = [
     ("calls", |m| m.calls),
     ("self_wall_ns", |m| m.self_wall_ns),
     ("self_cpu_ns", |m| m.self_cpu_ns),
@@ -61,6 +61,7 @@ const METRICS: [(&str, Metric); 9] = [
     ("timed", |m| m.timed),
     ("cpu_timed", |m| m.cpu_timed),
     ("suspended_ns", |m| m.suspended_ns),
+    ("off_cpu_ns", |m| m.off_cpu_ns),
 ];
 
 fn contexts(tree: &Tree, out: &mut dyn Write) -> io::Result<()> {

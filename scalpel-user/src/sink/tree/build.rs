@@ -32,6 +32,7 @@ enum Unit {
     Wall,
     Sampled,
     Samples,
+    OffCpu,
     Calls,
 }
 
@@ -54,12 +55,16 @@ impl Weight {
         let unit = match view.sort {
             Sort::Calls => Unit::Calls,
             Sort::Samples => Unit::Samples,
+            Sort::SelfOffCpu | Sort::TotalOffCpu if any(|m| m.waits > 0) => Unit::OffCpu,
             Sort::SelfWall | Sort::TotalWall if any(|m| m.timed > 0) => Unit::Wall,
             Sort::SelfCpu | Sort::TotalCpu | Sort::Name if any(|m| m.cpu_timed > 0) => Unit::Cpu,
             _ if any(|m| m.samples > 0) => sampled,
             _ => Unit::Calls,
         };
-        let total = matches!(view.sort, Sort::TotalCpu | Sort::TotalWall);
+        let total = matches!(
+            view.sort,
+            Sort::TotalCpu | Sort::TotalWall | Sort::TotalOffCpu
+        );
         Self {
             unit,
             inclusive: unit != Unit::Calls && (total || view.way == Way::Callees),
@@ -74,20 +79,25 @@ impl Weight {
             (Unit::Wall, false) => "SELF WALL",
             (Unit::Sampled, _) => "SAMPLED",
             (Unit::Samples, _) => "SAMPLES",
+            (Unit::OffCpu, true) => "TOTAL OFF",
+            (Unit::OffCpu, false) => "SELF OFF",
             (Unit::Calls, _) => "CALLS",
         }
     }
 
     pub(super) fn show(self, weight: u64) -> String {
         match self.unit {
-            Unit::Cpu | Unit::Wall => units::duration(weight),
+            Unit::Cpu | Unit::Wall | Unit::OffCpu => units::duration(weight),
             Unit::Sampled => format!("~{}", units::duration(weight)),
             Unit::Samples | Unit::Calls => units::count(weight),
         }
     }
 
     pub(super) fn is_time(self) -> bool {
-        matches!(self.unit, Unit::Cpu | Unit::Wall | Unit::Sampled)
+        matches!(
+            self.unit,
+            Unit::Cpu | Unit::Wall | Unit::Sampled | Unit::OffCpu
+        )
     }
 
     pub(super) fn is_calls(self) -> bool {
@@ -98,7 +108,7 @@ impl Weight {
         match self.unit {
             Unit::Cpu => m.cpu_timed > 0,
             Unit::Wall => m.timed > 0,
-            Unit::Sampled | Unit::Samples | Unit::Calls => true,
+            Unit::Sampled | Unit::Samples | Unit::OffCpu | Unit::Calls => true,
         }
     }
 
@@ -110,6 +120,7 @@ impl Weight {
             (Unit::Wall, false) => m.self_wall_ns,
             (Unit::Sampled, _) => m.sampled_ns,
             (Unit::Samples, _) => m.samples,
+            (Unit::OffCpu, _) => m.off_cpu_ns,
             (Unit::Calls, _) => m.calls,
         }
     }
@@ -121,7 +132,7 @@ impl Weight {
         if !self.inclusive {
             return weights;
         }
-        let adds = matches!(self.unit, Unit::Sampled | Unit::Samples);
+        let adds = matches!(self.unit, Unit::Sampled | Unit::Samples | Unit::OffCpu);
         children.walk(|step| {
             if let Step::Leave(id) = step {
                 let below = children

@@ -123,10 +123,38 @@ fn old_recording() -> Genome {
     recording
 }
 
-/// Makes a file of version 4 of one of version 6.
+/// Makes a file of version 4 of one of version 7.
 fn without_cpu_histograms(db: &rusqlite::Connection) {
+    without_waits(db);
     db.execute_batch("DROP TABLE cpu_histograms; PRAGMA user_version = 4;")
         .unwrap();
+}
+
+/// Makes a file of version 6 of one of version 7.
+fn without_waits(db: &rusqlite::Connection) {
+    for (table, _, text) in super::super::schema::BEFORE_7 {
+        db.execute_batch(&format!(
+            "CREATE TEMP TABLE later AS SELECT * FROM main.{table}; DROP TABLE main.{table}; {text}; \
+             INSERT INTO main.{table} SELECT window, thread, context, calls, timed, cpu_timed, self_wall_ns, self_cpu_ns, \
+             total_wall_ns, total_cpu_ns, samples, sampled_ns, unwound, inferred, lost, tail_calls, probe_events, \
+             pre_await_ns, suspended_ns FROM later; DROP TABLE later; PRAGMA user_version = 6;"
+        ))
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_file_of_version_6_is_read_as_having_no_waits() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("old.genome");
+    let mut waited = recording();
+    waited.tree.cells[0].metrics.waits = 3;
+    waited.tree.cells[0].metrics.off_cpu_ns = 70;
+    waited.write(&path).unwrap();
+    assert_eq!(canonical(&Genome::read(&path).unwrap()), canonical(&waited));
+    without_waits(&rusqlite::Connection::open(&path).unwrap());
+    let genome = Genome::read(&path).unwrap();
+    assert_eq!(canonical(&genome), canonical(&recording()));
 }
 
 #[test]

@@ -49,7 +49,7 @@ async function nearColumn(id) {
   return numbers;
 }
 
-const METRICS = ["calls", "self_wall_ns", "self_cpu_ns", "samples", "sampled_ns", "lost", "timed", "cpu_timed", "suspended_ns"];
+const METRICS = ["calls", "self_wall_ns", "self_cpu_ns", "samples", "sampled_ns", "lost", "timed", "cpu_timed", "suspended_ns", "off_cpu_ns"];
 
 /** Everything, ready for the views. */
 async function openRecording() {

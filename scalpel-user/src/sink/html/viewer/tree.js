@@ -4,6 +4,7 @@ const WEIGHTS = [
   { id: "cpu", label: "CPU time", metric: "self_cpu_ns", unit: duration },
   { id: "sampled", label: "CPU time by samples", metric: "sampled_ns", unit: duration },
   { id: "wall", label: "Wall time", metric: "self_wall_ns", unit: duration },
+  { id: "off", label: "Time off the processor", metric: "off_cpu_ns", unit: duration },
   { id: "samples", label: "Samples", metric: "samples", unit: count },
   { id: "calls", label: "Calls", metric: "calls", unit: count },
 ];
