@@ -4,6 +4,7 @@
 
 mod auto;
 mod call;
+mod cgroup;
 mod company;
 mod count;
 mod dump;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
     sched::add(&mut suite);
     sample::add(&mut suite);
     wait::add(&mut suite);
+    cgroup::add(&mut suite);
     process::add(&mut suite);
     company::add(&mut suite);
     sites::add(&mut suite);

@@ -106,6 +106,18 @@ impl Record {
         })
     }
 
+    /// Starts a recording whose options say of what, and returns once everything that will be attached is attached.
+    pub fn begin(&self) -> anyhow::Result<Recording> {
+        let mut recording = Recording {
+            running: Running::start(self.base()?)?,
+            genome: self.genome.clone(),
+        };
+        recording
+            .running
+            .stderr_line(|line| line.contains(RECORDING_MARK))?;
+        Ok(recording)
+    }
+
     /// Attaches to a running process and returns once everything that will be attached is attached.
     pub fn attach(&self, pid: u32) -> anyhow::Result<Recording> {
         let mut recording = self.attach_at_once(pid)?;

@@ -10,8 +10,8 @@ use crate::plan::words::{ByteSize, Seconds};
 /// `record`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    group = ArgGroup::new("target").required(true).args(["pid", "comm", "command"]),
-    override_usage = "scalpel-ebpf record [OPTIONS] (--pid PID | --comm NAME | -- CMD [ARGS]...)",
+    group = ArgGroup::new("target").required(true).args(["pid", "comm", "command", "cgroup"]),
+    override_usage = "scalpel-ebpf record [OPTIONS] (--pid PID | --comm NAME | --cgroup PATH | -- CMD [ARGS]...)",
     after_help = "\
 Examples:
   sudo scalpel-ebpf record -p 4711                    calls counted, stacks sampled, at most 5 % overhead
@@ -19,6 +19,7 @@ Examples:
   sudo scalpel-ebpf record -p 4711 -f '/^ssl_.*read/' --lib 'libssl*'
   sudo scalpel-ebpf record -F 0 -f malloc --lib 'libc.so*' -- ./server
   sudo scalpel-ebpf record -m sample --off-cpu -p 4711  where it runs, and where it waits
+  sudo scalpel-ebpf record --cgroup system.slice/nginx.service -m sample
   sudo scalpel-ebpf record --dry-run -p 4711 -f 'parse*'
   scalpel-ebpf record --no-kernel --src . -- node app.js       what ran laid over what exists: match rate, states
 
@@ -28,6 +29,10 @@ pub struct RecordArgs {
     /// What to watch.
     #[command(flatten)]
     pub target: TargetArgs,
+    /// Watch all processes of this cgroup and of those below it, also those that come into it later: a path, or one under
+    /// /sys/fs/cgroup.
+    #[arg(long, value_name = "PATH", help_heading = "Target")]
+    pub cgroup: Option<PathBuf>,
     /// Which functions of it.
     #[command(flatten)]
     pub functions: FunctionArgs,

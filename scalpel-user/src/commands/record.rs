@@ -56,7 +56,9 @@ pub(super) fn beside_the_target(
 ) -> anyhow::Result<()> {
     let (stream, out): (Stream, Box<dyn Write>) = match target {
         Target::Command(_) => (output.stderr(), Box::new(std::io::stderr().lock())),
-        Target::Pids(_) | Target::Comm(_) => (output.stdout(), Box::new(std::io::stdout().lock())),
+        Target::Pids(_) | Target::Comm(_) | Target::Cgroup(_) => {
+            (output.stdout(), Box::new(std::io::stdout().lock()))
+        }
     };
     let mut out = BufWriter::new(out);
     write(stream, &mut out)?;

@@ -40,6 +40,15 @@ impl Kernel {
             .map_err(refused)
     }
 
+    /// Watches a process, if it is not watched already: a child may be, which the programs have added. Whether it was new.
+    pub fn watch_also(&mut self, pid: Pid, start_time: u64) -> Result<bool, KernelError> {
+        match self.set()?.get(&pid.0, 0) {
+            Ok(_watched) => Ok(false),
+            Err(MapError::KeyNotFound) => self.watch(pid, start_time).map(|()| true),
+            Err(error) => Err(refused(error)),
+        }
+    }
+
     /// From now on each time a thread of this process goes on is told: it has a probe that needs CPU times. A process that is
     /// not watched is left alone.
     pub fn tell_switches(&mut self, pid: Pid) -> Result<(), KernelError> {

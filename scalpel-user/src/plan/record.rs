@@ -56,6 +56,8 @@ pub enum Target {
     Comm(String),
     /// A command that the recording starts.
     Command(CommandLine),
+    /// All processes of a cgroup and of those below it, also those that come later.
+    Cgroup(PathBuf),
 }
 
 /// A program and its arguments.
@@ -266,8 +268,11 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
         max_loss: args.max_loss / 100.0,
     };
     let plan = RecordPlan {
-        subprocesses: args.target.subprocesses,
-        target: target(args.target)?,
+        subprocesses: args.target.subprocesses || args.cgroup.is_some(),
+        target: match args.cgroup {
+            Some(path) => Target::Cgroup(path),
+            None => target(args.target)?,
+        },
         choice,
         measurement,
         runtimes,

@@ -203,3 +203,14 @@ fn top_looks_once_or_until_its_user_has_seen_enough() {
     refused("top -- ls", "--pid, or --once");
     top("--once -- ls");
 }
+
+#[test]
+fn a_cgroup_is_recorded_with_the_children_of_its_members() {
+    let group = record("--cgroup a/b");
+    assert_eq!(group.target, Target::Cgroup("a/b".into()));
+    assert_eq!(group.measurement.mode, Mode::Count);
+    assert!(group.subprocesses);
+    refused("record -m sample -F 0 -p 1", "--off-cpu");
+    let waits = record("-m sample -F 0 --off-cpu -p 1").measurement;
+    assert_eq!(waits.off_cpu, Some(Duration::from_millis(1)));
+}

@@ -112,7 +112,8 @@ impl Live {
             unwatched: Unwatched::new(
                 plan.subprocesses,
                 launched.map(|spawned| spawned.process().pid()),
-            ),
+            )
+            .probing(plan.measurement.mode != Mode::Sample),
             entering: Entering::default(),
             clock_error_ns: None,
         };
@@ -222,6 +223,7 @@ impl Live {
             }
             if self.ticked.elapsed() >= TICK {
                 self.tick();
+                self.admit_members(subject);
                 if self.runtimes.is_some() && self.tracer.is_none() {
                     self.entering.look(&subject.processes);
                 }
@@ -373,7 +375,7 @@ impl Live {
     }
 
     /// Tells the session what a process has mapped and how its threads are called.
-    fn describe(&mut self, process: &Process, time: MonoTime) {
+    pub(super) fn describe(&mut self, process: &Process, time: MonoTime) {
         for control in self.names.describe(process, time) {
             self.take(Input::Control(control));
         }

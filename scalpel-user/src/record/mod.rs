@@ -10,6 +10,7 @@ mod governor;
 mod guests;
 mod installed;
 mod live;
+mod members;
 mod names;
 mod outputs;
 mod probes;
@@ -173,9 +174,9 @@ pub fn run(
     }
     stopper.begin(plan.duration);
     output.say(&format!(
-        "recording {} (pid {}); Ctrl-C ends it",
+        "recording {} ({}); Ctrl-C ends it",
         subject.command,
-        subject.main_pid()
+        subject.who()
     ));
     live.until_the_end(&subject, &stopper, watcher)?;
     let known = stopper.signals();
@@ -350,6 +351,9 @@ fn now_mono() -> MonoTime {
     )
 }
 
+/// Room for some 4,500 waits with 7 KiB of stack each: so many may end while the code of a process is read for the first time.
+const WAIT_RING: u32 = 32 << 20;
+
 fn load_options(plan: &RecordPlan, start: Start) -> LoadOptions<'static> {
     use scalpel_common::kernel::settings_flags;
     let mechanism = start.mechanism;
@@ -364,6 +368,9 @@ fn load_options(plan: &RecordPlan, start: Start) -> LoadOptions<'static> {
         .min(options.functions);
     if plan.subprocesses {
         options.flags |= settings_flags::FOLLOW_FORKS;
+    }
+    if plan.measurement.off_cpu.is_some() {
+        options.sample_ring_bytes = options.sample_ring_bytes.max(WAIT_RING);
     }
     if plan.measurement.complete && mechanism == Mechanism::Session {
         options.family = Family::Complete;
@@ -393,6 +400,11 @@ fn start_note(target: &Target) -> Option<Input> {
         Target::Comm(name) => Some(Input::Note(format!(
             "processes named {name} that started after the recording began are not in it"
         ))),
+        Target::Cgroup(_) => Some(Input::Note(
+            "processes that come into the cgroup from outside are watched within a tenth of a second; of those that leave it, \
+             what they do there is part of the recording"
+                .into(),
+        )),
         _ => None,
     }
 }

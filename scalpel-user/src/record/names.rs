@@ -2,9 +2,10 @@
 //! also of a process that is gone and of files that were deleted.
 
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,7 +23,9 @@ const EXEC_WINDOW_NS: u64 = 1_000_000_000;
 /// Mappings and files.
 pub(crate) struct Names {
     symbolizer: Symbolizer,
-    held: FxHashMap<PathBuf, Arc<File>>,
+    /// By mount namespace: what a path leads to is not the same in all of them.
+    held: FxHashMap<(u64, PathBuf), Arc<File>>,
+    namespaces: FxHashMap<Pid, u64>,
     seen: FxHashSet<(Pid, String)>,
     recent: VecDeque<(Pid, Control)>,
     inner_pids: FxHashMap<Pid, Pid>,
@@ -34,6 +37,7 @@ impl Names {
         Self {
             symbolizer: Symbolizer::new(Box::new(ImageReader)),
             held: FxHashMap::default(),
+            namespaces: FxHashMap::default(),
             seen: FxHashSet::default(),
             recent: VecDeque::new(),
             inner_pids: FxHashMap::default(),
@@ -47,7 +51,7 @@ impl Names {
             self.inner_pids.insert(pid, Pid(inner));
         }
         for image in process.images().unwrap_or_default() {
-            self.hold(&image);
+            self.hold(pid, &image);
         }
         let maps = process.maps().unwrap_or_default();
         let controls: Vec<Control> = maps
@@ -64,10 +68,23 @@ impl Names {
         controls
     }
 
-    fn hold(&mut self, image: &MappedImage) {
+    fn hold(&mut self, pid: Pid, image: &MappedImage) {
+        let namespace = self.namespace(pid);
         if let Ok(file) = &image.file {
-            self.held.insert(image.path.clone(), Arc::clone(file));
+            let place = (namespace, image.path.clone());
+            self.held.insert(place, Arc::clone(file));
         }
+    }
+
+    /// Of a process that nobody knew and that has ended it is taken to be ours.
+    fn namespace(&mut self, pid: Pid) -> u64 {
+        let of = |pid: &str| fs::metadata(format!("/proc/{pid}/ns/mnt")).map(|meta| meta.ino());
+        let read = || {
+            of(&pid.to_string())
+                .or_else(|_ended| of("self"))
+                .unwrap_or(0)
+        };
+        *self.namespaces.entry(pid).or_insert_with(read)
     }
 
     /// Keeps up with the processes.
@@ -78,9 +95,15 @@ impl Names {
                 self.remember(*pid, control);
             }
             Control::Fork { parent, child, .. } if parent != child => {
+                let namespace = self.namespace(*parent);
+                self.namespaces.insert(*child, namespace);
                 self.symbolizer.fork(*parent, *child)
             }
-            Control::Exec { pid, .. } => self.symbolizer.exec(*pid),
+            Control::Exec { pid, .. } => {
+                // It may have gone into another namespace between fork and exec.
+                self.namespaces.remove(pid);
+                self.symbolizer.exec(*pid);
+            }
             Control::Fork { .. } | Control::Exit { .. } => {}
         }
     }
@@ -128,14 +151,15 @@ impl Names {
     }
 
     fn file(&mut self, pid: Pid, path: &Path) -> Result<Arc<File>, UnknownReason> {
-        if let Some(file) = self.held.get(path) {
+        let place = (self.namespace(pid), path.to_owned());
+        if let Some(file) = self.held.get(&place) {
             return Ok(Arc::clone(file));
         }
         let opened = open(pid, path)
             .map(Arc::new)
             .map_err(|error| UnknownReason::FileGone(error.to_string()));
         if let Ok(file) = &opened {
-            self.held.insert(path.to_owned(), Arc::clone(file));
+            self.held.insert(place, Arc::clone(file));
         }
         opened
     }
@@ -178,8 +202,9 @@ impl Names {
 
     /// Source file and line of a probed function, if debug information tells.
     pub(crate) fn line(&mut self, info: &FunctionInfo) -> Option<(String, Option<u32>)> {
-        let path = match self.held.get(Path::new(&info.path)) {
-            Some(file) => PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())),
+        let held = |((_, path), _): &(&(u64, PathBuf), &Arc<File>)| *path == Path::new(&info.path);
+        let path = match self.held.iter().find(held) {
+            Some((_, file)) => PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())),
             None => PathBuf::from(&info.path),
         };
         self.symbolizer.line(&path, info.file_offset)

@@ -11,7 +11,7 @@ use crate::image::KernelRelease;
 use crate::plan::{RecordPlan, Target};
 use crate::survey::{self, Question, Survey};
 use crate::target::{
-    Backing, FileId, Mapping, Process, Spawned, Status, TargetError, by_comm,
+    Backing, Cgroup, FileId, Mapping, Process, Spawned, Status, TargetError, by_comm,
     others_of_the_same_program,
 };
 
@@ -24,6 +24,8 @@ pub(super) struct Subject {
     pub spawned: Option<Spawned>,
     /// Command name, or command line.
     pub command: String,
+    /// The cgroup that they are of, if that was asked for: others may come into it.
+    pub cgroup: Option<Cgroup>,
 }
 
 impl Subject {
@@ -38,6 +40,18 @@ impl Subject {
                 ))
             }
             Target::Comm(name) => Ok(Self::of(by_comm(name)?)),
+            Target::Cgroup(path) => {
+                let cgroup = Cgroup::find(path)?;
+                let members = cgroup.members();
+                let there = members
+                    .into_iter()
+                    .filter_map(|pid| Process::open(pid).ok());
+                Ok(Self {
+                    command: format!("cgroup {}", path.display()),
+                    cgroup: Some(cgroup),
+                    ..Self::of(there.collect())
+                })
+            }
             Target::Command(line) => {
                 let spawned = Spawned::start(&line.program, &line.args, environment)?;
                 let words = std::iter::once(&line.program).chain(&line.args);
@@ -49,6 +63,7 @@ impl Subject {
                     processes: vec![spawned.process().clone()],
                     spawned: Some(spawned),
                     command,
+                    cgroup: None,
                 })
             }
         }
@@ -63,12 +78,21 @@ impl Subject {
             processes,
             spawned: None,
             command,
+            cgroup: None,
         }
     }
 
     /// The process that the recording is named after.
     pub(super) fn main_pid(&self) -> Pid {
         self.processes.first().map(Process::pid).unwrap_or_default()
+    }
+
+    /// The process, or how many there are.
+    pub(super) fn who(&self) -> String {
+        match self.processes.as_slice() {
+            [process] => format!("pid {}", process.pid()),
+            all => format!("{} processes", all.len()),
+        }
     }
 
     /// Pids of all.
@@ -120,8 +144,11 @@ impl Subject {
         held.chain(strangers).flatten().collect()
     }
 
-    /// Whether every process has ended.
+    /// Whether every process has ended, and none can come.
     pub(super) fn has_ended(&self) -> bool {
+        if let Some(cgroup) = &self.cgroup {
+            return !cgroup.exists();
+        }
         !self.processes.iter().any(Process::is_alive)
     }
 }

@@ -27,6 +27,7 @@ use crate::kernel::sample::{SampleClock, Sampler};
 use crate::output::Output;
 use crate::plan::words::Overhead;
 use crate::plan::{Mode, RecordPlan};
+use crate::target::Process;
 
 /// Inputs that came while something else was done, with who sent them.
 pub(super) type Heard = Vec<(Feed, Input)>;
@@ -249,6 +250,12 @@ impl Tracer {
             detached.took.as_millis()
         ));
         (detached, self.poller.take())
+    }
+
+    /// Watches a process too; false = it is watched already.
+    pub(super) fn watch_also(&mut self, process: &Process) -> Result<bool> {
+        let (pid, start_time) = (process.pid(), process.start_time());
+        Ok(self.kernel.watch_also(pid, start_time)?)
     }
 
     /// A process has a probe of its own, which needs CPU times.

@@ -8,6 +8,8 @@ use crate::event::{Control, Pid};
 #[derive(Debug, Default)]
 pub(super) struct Unwatched {
     follows: bool,
+    /// Functions are probed: which, was chosen at the start.
+    probes: bool,
     /// The command that we launched, until the exec that is its start.
     launched: Option<Pid>,
     children: u64,
@@ -20,9 +22,16 @@ impl Unwatched {
     pub(super) fn new(follows: bool, launched: Option<Pid>) -> Self {
         Self {
             follows,
+            probes: true,
             launched,
             ..Self::default()
         }
+    }
+
+    /// The same, where no function is probed.
+    pub(super) const fn probing(mut self, probes: bool) -> Self {
+        self.probes = probes;
+        self
     }
 
     /// Takes note of a birth or an exec.
@@ -54,7 +63,7 @@ impl Unwatched {
                 self.children
             ));
         }
-        if self.execs > 0 {
+        if self.execs > 0 && self.probes {
             notes.push(format!(
                 "another program was executed {} time(s), first {}: only functions of the files chosen at the start are \
                  watched",

@@ -93,6 +93,9 @@ impl Subject {
                 let gone = || ScopeError::Gone(format!("no process {name}"));
                 (found.ok_or_else(gone)?, None)
             }
+            Target::Cgroup(_) => {
+                anyhow::bail!("a scope is of one process: name it by --pid")
+            }
         };
         Ok(Self { process, spawned })
     }

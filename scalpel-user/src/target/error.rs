@@ -83,6 +83,15 @@ pub enum TargetError {
         /// Names that look like it.
         nearest: Vec<String>,
     },
+    /// A cgroup is not there.
+    #[error(
+        "there is no cgroup `{}`: a path with `cgroup.procs` in it, or one under /sys/fs/cgroup (`systemd-cgls` shows them)",
+        path.display()
+    )]
+    NoSuchCgroup {
+        /// As asked for.
+        path: PathBuf,
+    },
     /// A command is not there.
     #[error("there is no command `{program}`{}", where_looked(*in_path))]
     NoSuchCommand {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use super::process::comm;
 use super::{Process, TargetError};
@@ -59,6 +60,54 @@ pub fn by_comm(name: &str) -> Result<Vec<Process>, TargetError> {
         });
     }
     Ok(found)
+}
+
+/// Where cgroups are.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// File of a cgroup with its processes.
+const MEMBERS: &str = "cgroup.procs";
+
+/// A cgroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// The cgroup at this path, or at this path under the usual place.
+    pub fn find(path: &Path) -> Result<Self, TargetError> {
+        let below = Path::new(CGROUPS).join(path.strip_prefix("/").unwrap_or(path));
+        [path.to_owned(), below]
+            .into_iter()
+            .find(|candidate| candidate.join(MEMBERS).is_file())
+            .map(Self)
+            .ok_or_else(|| TargetError::NoSuchCgroup {
+                path: path.to_owned(),
+            })
+    }
+
+    /// Whether it is there still.
+    pub fn exists(&self) -> bool {
+        self.0.is_dir()
+    }
+
+    /// Its processes and those of the cgroups below it now, except ourselves.
+    pub fn members(&self) -> Vec<Pid> {
+        let ourselves = std::process::id();
+        let mut found = Vec::new();
+        let mut folders = vec![self.0.clone()];
+        while let Some(folder) = folders.pop() {
+            let members = fs::read_to_string(folder.join(MEMBERS)).unwrap_or_default();
+            let pids = members.lines().filter_map(|line| line.parse::<u32>().ok());
+            // 0 is a process that our pid namespace does not show.
+            found.extend(pids.filter(|&pid| pid != ourselves && pid != 0).map(Pid));
+            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            folders.extend(below.map(|entry| entry.path()));
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
 }
 
 /// How many other processes run a program that one of these runs.
@@ -125,6 +174,22 @@ fn nearest(asked: &str, mut names: Vec<String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cgroup_is_found_by_its_path_and_its_members_are_those_below_it_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("below");
+        fs::create_dir(&below).unwrap();
+        let own = std::process::id();
+        fs::write(folder.path().join(MEMBERS), format!("0\n7\n{own}\n")).unwrap();
+        fs::write(below.join(MEMBERS), "5\n7\n").unwrap();
+        let cgroup = Cgroup::find(folder.path()).unwrap();
+        assert_eq!(cgroup.members(), [Pid(5), Pid(7)]);
+        drop(folder);
+        assert!(!cgroup.exists() && cgroup.members().is_empty());
+        let error = Cgroup::find(Path::new("no/such")).unwrap_err();
+        assert!(error.to_string().contains("no/such"), "{error}");
+    }
 
     #[test]
     fn long_names_are_compared_as_the_kernel_cuts_them() {

@@ -14,7 +14,7 @@ mod spawn;
 mod status;
 
 pub use error::TargetError;
-pub use find::{Found, by_comm, others_of_the_same_program, processes};
+pub use find::{Cgroup, Found, by_comm, others_of_the_same_program, processes};
 pub use images::{FileId, MappedImage};
 pub use maps::{Backing, Mapping, parse_maps};
 pub use process::{Process, Thread};
