@@ -95,7 +95,13 @@ impl Group {
         ];
         let made = roots.iter().map(|root| Path::new(root).join(&name));
         let is_one = |path: &PathBuf| {
-            std::fs::create_dir(path).is_ok() && path.join("cgroup.procs").is_file()
+            let made = std::fs::create_dir(path).is_ok();
+            let is_one = path.join("cgroup.procs").is_file();
+            // Where hierarchies are mounted one by one their folder is none: what was made there goes again.
+            if made && !is_one {
+                std::fs::remove_dir(path).ok();
+            }
+            made && is_one
         };
         let path = made.into_iter().find(is_one);
         Ok(Self(path.context("no cgroup can be made here")?))
