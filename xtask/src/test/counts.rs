@@ -32,6 +32,15 @@ impl Counts {
         }
     }
 
+    /// One check that could not run here.
+    pub(super) const fn skipped() -> Self {
+        Self {
+            passed: 0,
+            failed: 0,
+            skipped: 1,
+        }
+    }
+
     /// The counts of a runner's closing line: `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
     pub(super) fn of_line(line: &str) -> Option<Self> {
         let (_, list) = line.strip_prefix("test result: ")?.split_once(". ")?;

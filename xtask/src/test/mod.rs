@@ -43,6 +43,8 @@ enum Step {
     Clippy,
     /// Unit tests, property tests and golden files.
     Unit,
+    /// What lanes do with shared memory, interpreted by Miri (needs a nightly Rust that has it).
+    Miri,
     /// rustdoc, and README against `--help`.
     Docs,
     /// The Python probe, under every interpreter that is found.

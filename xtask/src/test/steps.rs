@@ -25,6 +25,7 @@ pub(super) fn run(step: Step, yes: bool) -> Result<Counts> {
         }),
         Step::Clippy => clippy(),
         Step::Unit => unit(yes),
+        Step::Miri => miri(),
         Step::Docs => docs::run(),
         Step::Python => python::run(yes),
         Step::Node => node::run(yes),
@@ -82,6 +83,39 @@ fn unit(yes: bool) -> Result<Counts> {
             .args(["--features", "uncured", "--test", "shapes"]),
     )?;
     Ok(counts)
+}
+
+/// Undefined behaviour and data races that a run on the processor would not show.
+fn miri() -> Result<Counts> {
+    let miri = |words: &[&str]| {
+        let mut cargo = cmd::command("cargo");
+        // Its own compiler and flags, whichever this xtask was started with.
+        cargo
+            .args(["+nightly", "miri"])
+            .args(words)
+            .env_remove("RUSTUP_TOOLCHAIN")
+            .env_remove("RUSTC")
+            .env_remove("RUSTFLAGS")
+            .env("CARGO_TARGET_DIR", cmd::target().join("miri"))
+            // The tests map memory and take the time.
+            .env("MIRIFLAGS", "-Zmiri-disable-isolation");
+        cargo
+    };
+    // Builds a standard library of its own, the first time.
+    if let Err(error) = cmd::output(&mut miri(&["setup"])) {
+        cmd::print(&format!("{error:#}"));
+        cmd::print(
+            "skipped: `rustup component add --toolchain nightly miri rust-src` brings what it needs",
+        );
+        return Ok(Counts::skipped());
+    }
+    tests(&mut miri(&[
+        "test",
+        "--locked",
+        "--package",
+        "scalpel-probe",
+        "--lib",
+    ]))
 }
 
 /// Runs a test command and adds up the closing lines of its runners.
