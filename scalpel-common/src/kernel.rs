@@ -249,7 +249,8 @@ pub struct Settings {
     pub watch_epoch: u32,
     /// Number of call rings less one; the number is a power of two. A CPU uses ring `cpu & ring_mask`.
     pub ring_mask: u32,
-    /// Number of function ids, 0 included: stripe length of `HITS`.
+    /// Number of function ids, 0 included: stripe length of `HITS`, which has a stripe for each ring and, behind those,
+    /// as many for entries in processes that are not watched.
     pub functions: u32,
     /// Length of a jiffy in ns (resolution of `CLOCK_MONOTONIC_COARSE`), by which programs watch the lease; 0 = 10 ms.
     pub jiffy_ns: u32,

@@ -81,6 +81,16 @@ pub(crate) fn watched() -> Option<Watched> {
     (!state.is_null()).then_some(Watched { state })
 }
 
+/// The same at an entry, which is counted as a stranger's if the process is none of ours.
+#[inline(always)]
+pub(crate) fn watched_at(hit: &Hit) -> Option<Watched> {
+    let watched = watched();
+    if watched.is_none() {
+        emit::foreign_hit(cookie_func(hit.cookie()));
+    }
+    watched
+}
+
 impl Watched {
     /// Notes which entry probe ran; false = a newer link's probe of the same function has counted this entry already.
     #[inline(always)]
@@ -165,7 +175,7 @@ pub(crate) fn session(hit: &Hit) -> u32 {
         }
         return PROBE_RETURN;
     }
-    let Some(watched) = watched() else {
+    let Some(watched) = watched_at(hit) else {
         return LEAVE_RETURN;
     };
     let cookie = hit.cookie();
@@ -198,7 +208,9 @@ pub(crate) fn enter(hit: &Hit) -> u32 {
 
 #[inline(always)]
 fn entry(hit: &Hit, flags: u16) -> u32 {
-    let Some(watched) = watched() else { return 0 };
+    let Some(watched) = watched_at(hit) else {
+        return 0;
+    };
     let cookie = hit.cookie();
     if watched.is_first(cookie) {
         let (func, frame) = (cookie_func(cookie), hit.sp());

@@ -14,7 +14,9 @@ use scalpel_common::kernel::{
     LossClass, MAX_RETURN_DEPTH, OpenCall, OpenCalls, ThreadState, cookie_func,
 };
 
-use crate::call::{Hit, LEAVE_RETURN, PROBE_RETURN, Watched, may_probe_return, watched};
+use crate::call::{
+    Hit, LEAVE_RETURN, PROBE_RETURN, Watched, may_probe_return, watched, watched_at,
+};
 use crate::emit::{self, What};
 use crate::fields::Task;
 use crate::maps::OPEN_CALLS;
@@ -33,7 +35,7 @@ pub(crate) fn session(hit: &Hit) -> u32 {
         }
         return PROBE_RETURN;
     }
-    let Some(watched) = watched() else {
+    let Some(watched) = watched_at(hit) else {
         return LEAVE_RETURN;
     };
     enter(watched, hit)

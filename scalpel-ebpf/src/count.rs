@@ -6,7 +6,9 @@
 use scalpel_common::count::JUMPED_FROM;
 use scalpel_common::kernel::{ThreadState, cookie_func};
 
-use crate::call::{Hit, LEAVE_RETURN, PROBE_RETURN, Watched, may_probe_return, watched};
+use crate::call::{
+    Hit, LEAVE_RETURN, PROBE_RETURN, Watched, may_probe_return, watched, watched_at,
+};
 use crate::cells::{self, NO_CELL};
 use crate::fields::Task;
 use crate::{add, emit, guard, thread, timed};
@@ -20,7 +22,7 @@ pub(crate) fn session(hit: &Hit) -> u32 {
         }
         return PROBE_RETURN;
     }
-    let Some(watched) = watched() else {
+    let Some(watched) = watched_at(hit) else {
         return LEAVE_RETURN;
     };
     if open(watched, hit) {
@@ -33,7 +35,9 @@ pub(crate) fn session(hit: &Hit) -> u32 {
 /// Entry alone.
 #[inline(always)]
 pub(crate) fn entry_only(hit: &Hit) -> u32 {
-    let Some(watched) = watched() else { return 0 };
+    let Some(watched) = watched_at(hit) else {
+        return 0;
+    };
     let cookie = hit.cookie();
     if watched.is_first(cookie) {
         let func = cookie_func(cookie);
@@ -47,7 +51,7 @@ pub(crate) fn entry_only(hit: &Hit) -> u32 {
 /// Entry; [`ret`] or [`returned`] sees the end.
 #[inline(always)]
 pub(crate) fn enter(hit: &Hit) -> u32 {
-    if let Some(watched) = watched() {
+    if let Some(watched) = watched_at(hit) {
         open(watched, hit);
     }
     0

@@ -169,6 +169,19 @@ pub(crate) fn hit(func: u32) {
     }
 }
 
+/// Counts an entry of a function in a process that is not watched: it pays for the probe all the same. These counters
+/// lie behind those of [`hit`].
+#[inline(never)]
+pub(crate) fn foreign_hit(func: u32) {
+    if let Some(settings) = SETTINGS.get(0) {
+        let stripes = settings.ring_mask + 1;
+        let stripe = stripes + (cpu() & settings.ring_mask);
+        if let Some(count) = HITS.get_ptr_mut(stripe * settings.functions + func) {
+            add(count);
+        }
+    }
+}
+
 /// Counts an event that was lost, by CPU and class and by function. Not inlined: it is off the hot path, and one copy
 /// a program keeps the verifier's work small.
 #[inline(never)]

@@ -42,6 +42,8 @@ pub struct Observation {
     pub cpu_ns: Option<u64>,
     /// Hits so far, by function id.
     pub hits: Vec<u64>,
+    /// The same of processes that are not watched and run the same file: they pay for its probes as well.
+    pub strangers: Vec<u64>,
     /// CPU time so far in ns of all that is not the probes: the collector's own, and that of the programs that sample and
     /// watch threads.
     pub beside_ns: u64,
@@ -56,6 +58,8 @@ pub struct Verdict {
     pub percent: f64,
     /// Its calls per second.
     pub calls_per_s: f64,
+    /// Most of them are those of processes that are not watched.
+    pub by_strangers: bool,
 }
 
 /// Keeps a short history of counters and decides on it.
@@ -132,44 +136,69 @@ pub fn over_budget(
     slack: f64,
 ) -> Vec<Verdict> {
     let elapsed_ns = age(now, earlier) as f64;
-    let mut loads: Vec<(FuncId, f64, u64)> = watched
+    let mut loads: Vec<Load> = watched
         .iter()
         .filter_map(|one| load(earlier, now, one))
         .collect();
-    let mut total: f64 = loads.iter().map(|(_, ns, _)| ns).sum();
+    let mut total: f64 = loads.iter().map(Load::ns).sum();
     if total < HARMLESS_NS {
         return Vec::new();
     }
-    let own = own_work(earlier, now, total, elapsed_ns);
+    let of_target = loads.iter().map(|load| load.target_ns).sum();
+    let own = own_work(earlier, now, of_target, elapsed_ns);
     let beside = now.beside_ns.saturating_sub(earlier.beside_ns) as f64;
     let allowed = own * limit_percent / 100.0;
     let budget = (allowed - beside).max(allowed * LEAST_FOR_PROBES);
     if total <= budget * slack {
         return Vec::new();
     }
-    loads.sort_by(|a, b| b.1.total_cmp(&a.1));
+    loads.sort_by(|a, b| b.ns().total_cmp(&a.ns()));
     let mut verdicts = Vec::new();
-    for (func, ns, hits) in loads {
+    for load in loads {
         if total <= budget {
             break;
         }
-        total -= ns;
-        let calls_per_s = hits as f64 * 1e9 / elapsed_ns.max(1.0);
+        total -= load.ns();
         verdicts.push(Verdict {
-            func,
-            percent: ns * 100.0 / own,
-            calls_per_s,
+            func: load.func,
+            percent: load.ns() * 100.0 / own,
+            calls_per_s: load.hits as f64 * 1e9 / elapsed_ns.max(1.0),
+            by_strangers: load.strangers_ns > load.target_ns,
         });
     }
     verdicts
 }
 
-/// Function, probe time and hits in the interval; `None` if it was not called.
-fn load(earlier: &Observation, now: &Observation, one: &Watched) -> Option<(FuncId, f64, u64)> {
+/// What the probes of a function took in an interval.
+struct Load {
+    func: FuncId,
+    hits: u64,
+    target_ns: f64,
+    strangers_ns: f64,
+}
+
+impl Load {
+    fn ns(&self) -> f64 {
+        self.target_ns + self.strangers_ns
+    }
+}
+
+/// `None` if the function was not called.
+fn load(earlier: &Observation, now: &Observation, one: &Watched) -> Option<Load> {
     let index = one.func.get() as usize;
-    let count = |at: &Observation| at.hits.get(index).copied().unwrap_or(0);
-    let hits = count(now).saturating_sub(count(earlier));
-    (hits > 0).then(|| (one.func, (hits * one.cost_ns) as f64, hits))
+    let more = |now: &[u64], earlier: &[u64]| {
+        let count = |at: &[u64]| at.get(index).copied().unwrap_or(0);
+        count(now).saturating_sub(count(earlier))
+    };
+    let of_target = more(&now.hits, &earlier.hits);
+    let of_strangers = more(&now.strangers, &earlier.strangers);
+    let hits = of_target + of_strangers;
+    (hits > 0).then(|| Load {
+        func: one.func,
+        hits,
+        target_ns: (of_target * one.cost_ns) as f64,
+        strangers_ns: (of_strangers * one.cost_ns) as f64,
+    })
 }
 
 /// The target's own work in ns: its CPU time without the probes'. Without a reading, one processor's time.
@@ -204,6 +233,7 @@ mod tests {
             at: MonoTime(ms * MS),
             cpu_ns: Some(cpu_ms * MS),
             hits,
+            strangers: Vec::new(),
             beside_ns: 0,
         }
     }
@@ -290,6 +320,20 @@ mod tests {
         after.beside_ns = 1_000 * MS;
         let verdicts = over_budget(&before, &after, &watched(&[1000]), 5.0, 1.0);
         assert_eq!(verdicts, [], "2 % is within the half that is the probes'");
+    }
+
+    #[test]
+    fn what_strangers_pay_counts_against_the_limit_but_is_no_work_of_the_target() {
+        let (before, mut after) = (at(0, 0, &[0, 0]), at(100, 100, &[1_000, 100]));
+        after.strangers = vec![0, 0, 20_000];
+        let verdicts = over_budget(&before, &after, &watched(&[1000, 1000]), 5.0, 1.0);
+        let told: Vec<_> = verdicts
+            .iter()
+            .map(|verdict| (verdict.func.get(), verdict.by_strangers))
+            .collect();
+        // 20.1 ms of the second against the target's 98.9: the first stays with 1 ms.
+        assert_eq!(told, [(2, true)]);
+        assert!((verdicts[0].percent - 20.3).abs() < 0.1);
     }
 
     #[test]

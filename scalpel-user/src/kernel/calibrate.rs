@@ -58,9 +58,10 @@ impl Default for ProbeCosts {
 }
 
 impl ProbeCosts {
-    /// Cost of one probed call in a hot loop, in ns: what matters for a function that is called very often.
+    /// What one probed call is judged by, in ns: its cost with cold caches. A hot loop is what a program at work is not, and
+    /// its figure would let it be slowed down by a multiple of what was allowed.
     pub const fn of_call(&self, stepped: bool, returns: bool, rets: bool) -> u64 {
-        self.interval_of_call(stepped, returns, rets).0
+        self.interval_of_call(stepped, returns, rets).1
     }
 
     /// Cost of one probed call in ns: in a hot loop, and with cold caches.
@@ -279,10 +280,10 @@ mod tests {
     #[test]
     fn a_call_costs_its_entry_and_what_its_exit_adds() {
         let costs = ProbeCosts::default();
-        assert_eq!(costs.of_call(false, false, false), 700);
-        assert_eq!(costs.of_call(false, true, false), 1_200);
-        assert_eq!(costs.of_call(true, true, false), 10_500);
-        assert_eq!(costs.of_call(true, false, true), 20_000);
+        assert_eq!(costs.interval_of_call(false, false, false), (700, 2_000));
+        assert_eq!(costs.interval_of_call(false, true, false), (1_200, 3_500));
+        assert_eq!(costs.interval_of_call(true, true, false), (10_500, 13_500));
+        assert_eq!(costs.interval_of_call(true, false, true), (20_000, 24_000));
     }
 
     #[test]

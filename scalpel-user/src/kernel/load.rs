@@ -287,7 +287,7 @@ fn load_object(
     let mut loader = EbpfLoader::new();
     loader
         .allow_unsupported_maps()
-        .map_max_entries(maps::HITS, functions * stripes)
+        .map_max_entries(maps::HITS, 2 * functions * stripes)
         .map_max_entries(maps::FUNCTION_LOSSES, 2 * functions)
         .map_max_entries(maps::SAMPLE_RING, options.sample_ring_bytes)
         .map_max_entries(maps::CONTROL_RING, options.control_ring_bytes);

@@ -116,6 +116,7 @@ impl Governor {
             at: now,
             cpu_ns: Some(self.cpu.used_ns()),
             hits: self.hits.clone(),
+            strangers: Vec::new(),
             beside_ns: 0,
         };
         let called = (0u32..).zip(&self.hits).filter(|(_, hits)| **hits > 0);

@@ -162,8 +162,9 @@ fn strangers(count: usize) -> Option<String> {
             _ => format!("{count} other processes run"),
         };
         format!(
-            "{others} the same program: its probed functions cost them a trap a call as well, and \
-             nothing of them is recorded; -p takes several of them, -f probes fewer functions"
+            "{others} the same program: its probed functions cost them a trap a call as well, which \
+             counts against --max-overhead, and nothing of them is recorded; -p takes several of them, -f probes fewer \
+             functions"
         )
     })
 }

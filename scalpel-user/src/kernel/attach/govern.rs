@@ -158,10 +158,11 @@ impl Attachments {
             .map(|one| one.func.get() as usize)
             .max()
             .unwrap_or(0);
-        let mut hits = vec![0; highest + 1];
+        let (mut hits, mut strangers) = (vec![0; highest + 1], vec![0; highest + 1]);
         for one in watched {
-            if let Some(slot) = hits.get_mut(one.func.get() as usize) {
-                *slot = self.hits.of(one.func);
+            let index = one.func.get() as usize;
+            if let (Some(hits), Some(strangers)) = (hits.get_mut(index), strangers.get_mut(index)) {
+                (*hits, *strangers) = (self.hits.of(one.func), self.hits.of_strangers(one.func));
             }
         }
         let cpu: Vec<u64> = self
@@ -174,14 +175,20 @@ impl Attachments {
             at: now,
             cpu_ns,
             hits,
+            strangers,
             beside_ns: self.beside_ns,
         }
     }
 }
 
 fn over_budget_bound(verdict: &Verdict, now: MonoTime) -> Bound {
+    let whose = if verdict.by_strangers {
+        ", most of them by other processes of the same program"
+    } else {
+        ""
+    };
     let reason = format!(
-        "over budget: {:.0} calls/s, an estimated {:.1} % of the target's own work",
+        "over budget: {:.0} calls/s, an estimated {:.1} % of the target's own work{whose}",
         verdict.calls_per_s, verdict.percent
     );
     Bound {
