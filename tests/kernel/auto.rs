@@ -10,6 +10,7 @@ use scalpel_tests::tests;
 pub(crate) fn add(suite: &mut Suite) {
     tests!(suite, "auto":
         what_is_over_budget_is_named_and_never_said_not_to_have_run,
+        what_others_of_the_same_program_pay_counts_against_the_limit,
     );
 }
 
@@ -48,5 +49,33 @@ fn what_is_over_budget_is_named_and_never_said_not_to_have_run() -> Outcome {
         let spent = number(path).context(path)?;
         ensure!(spent > 0.0, "{path}: {summary:#}");
     }
+    Ok(())
+}
+
+/// Breakpoints belong to the file: whoever runs it beside the target pays for each.
+fn what_others_of_the_same_program_pay_counts_against_the_limit() -> Outcome {
+    let copy = FLOOD.copy()?;
+    let mut target = Target::start(copy.path(), &["few"])?;
+    let mut stranger = Target::start(copy.path(), &["endless"])?;
+    stranger.running().say("go\n")?;
+    let recorded = Record::into(copy.directory())
+        .args(["--mode", "auto", "-d", "6"])
+        .attach(target.pid())?
+        .ended()?
+        .expect_code(0)?;
+    drop(stranger);
+    target.work()?;
+    target.finish()?.expect_code(0)?;
+    let report = recorded.report()?;
+    let hot = report.function("hot")?;
+    let doubts = hot.doubts.to_string();
+    ensure!(
+        doubts.contains("most of them by other processes of the same program"),
+        "{doubts}"
+    );
+    ensure!(
+        hot.state != "never-ran",
+        "was not watched to the end: {hot:?}"
+    );
     Ok(())
 }

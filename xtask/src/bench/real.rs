@@ -1,7 +1,7 @@
 //! Real programs at work, with and without a recording.
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use scalpel_tests::real::node;
 use scalpel_tests::real::postgres;
 use scalpel_tests::real::programs::Programs;
@@ -35,8 +35,12 @@ pub(super) fn run(rounds: usize) -> Result<Section> {
 }
 
 const ABOUT: &str = "The same work, plain and recorded, in turn. *Defaults* means no `-f`: the functions of the main \
-program within `--max-overhead 5`, and 99 samples a second. The second plain run of each round shows how far the same \
-thing measures apart from itself.";
+program within `--max-overhead 5`, and 99 samples a second. What is measured begins after 5 s of the same work: a \
+recording that begins reads its files and drops what is called too often. The second plain run of each round shows how \
+far the same thing measures apart from itself.";
+
+/// Work before the one that is measured.
+const SETTLING: Duration = Duration::from_secs(5);
 
 /// One client of pgbench; its backend is watched.
 fn postgres(programs: &Programs, rounds: usize, section: &mut Section) -> Result<()> {
@@ -47,8 +51,10 @@ fn postgres(programs: &Programs, rounds: usize, section: &mut Section) -> Result
         rounds,
         section,
         |options| {
-            let client =
-                server.start_client("pgbench", &["-n", "-S", "-c", "1", "-T", "3", "postgres"])?;
+            let client = server.start_client(
+                "pgbench",
+                &["-n", "-S", "-c", "1", "-T", "8", "-P", "1", "postgres"],
+            )?;
             let backend = *server
                 .backends_of_pgbench(1)?
                 .first()
@@ -56,12 +62,16 @@ fn postgres(programs: &Programs, rounds: usize, section: &mut Section) -> Result
             let recording = options
                 .map(|options| record(server.folder(), options, backend))
                 .transpose()?;
-            let said = client.wait()?.expect_code(0)?.stdout;
+            let said = client.wait()?.expect_code(0)?.stderr;
             finish(recording)?;
-            let latency = said
-                .lines()
-                .find_map(|line| line.strip_prefix("latency average = ")?.strip_suffix(" ms"));
-            Ok(1000.0 * latency.with_context(|| said.clone())?.parse::<f64>()?)
+            // progress: 6.0 s, 9441.0 tps, lat 0.106 ms stddev 0.020, ...
+            let seconds = said.lines().filter_map(|line| {
+                let (_, rest) = line.strip_prefix("progress: ")?.split_once(", lat ")?;
+                rest.split_once(" ms")?.0.parse::<f64>().ok()
+            });
+            let settled: Vec<f64> = seconds.skip(SETTLING.as_secs() as usize).collect();
+            ensure!(!settled.is_empty(), "{said}");
+            Ok(1000.0 * settled.iter().sum::<f64>() / settled.len() as f64)
         },
     )?;
     server.stop()
@@ -75,6 +85,7 @@ fn redis(programs: &Programs, rounds: usize, section: &mut Section) -> Result<()
         let recording = options
             .map(|options| record(server.folder(), options, server.pid()))
             .transpose()?;
+        settle(|| server.work(REQUESTS))?;
         let took = timed(|| server.work(REQUESTS))?;
         finish(recording)?;
         Ok(took.as_secs_f64() * 1e6 / (4.0 * REQUESTS as f64))
@@ -84,13 +95,14 @@ fn redis(programs: &Programs, rounds: usize, section: &mut Section) -> Result<()
 
 /// One HTTP request after the other.
 fn node(rounds: usize, section: &mut Section) -> Result<()> {
-    const REQUESTS: usize = 400;
+    const REQUESTS: usize = 4000;
     let server = node::Server::start()?;
     server.ask(REQUESTS)?;
     each("Node.js, one HTTP request", rounds, section, |options| {
         let recording = options
             .map(|options| record(server.folder(), options, server.pid()))
             .transpose()?;
+        settle(|| server.ask(REQUESTS).map(drop))?;
         let took = timed(|| server.ask(REQUESTS).map(drop))?;
         finish(recording)?;
         Ok(took.as_secs_f64() * 1e6 / REQUESTS as f64)
@@ -130,6 +142,14 @@ fn record(folder: &std::path::Path, options: &[&str], pid: u32) -> Result<Record
 
 fn finish(recording: Option<Recording>) -> Result<()> {
     recording.map_or(Ok(()), |recording| recording.stop().map(drop))
+}
+
+fn settle(mut work: impl FnMut() -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    while start.elapsed() < SETTLING {
+        work()?;
+    }
+    Ok(())
 }
 
 fn timed(work: impl FnOnce() -> Result<()>) -> Result<Duration> {
