@@ -99,7 +99,7 @@ impl Group {
             let is_one = path.join("cgroup.procs").is_file();
             // Where hierarchies are mounted one by one their folder is none: what was made there goes again.
             if made && !is_one {
-                std::fs::remove_dir(path).ok();
+                let _gone = std::fs::remove_dir(path);
             }
             made && is_one
         };
