@@ -153,6 +153,8 @@ pub struct Native {
     pub source: Option<String>,
     /// Line of its declaration there, from 1.
     pub line: Option<u32>,
+    /// Column of its name in that line, or of a lambda's first or last bracket: in bytes, from 1. Not all compilers tell it.
+    pub column: Option<u32>,
     /// What told of it.
     pub found_by: FoundBy,
 }

@@ -48,6 +48,7 @@ fn add_executable(builder: &mut Builder) {
             size: 64,
             source: Some("serve.cc".into()),
             line: Some(12),
+            column: Some(5),
             found_by: FoundBy::Dwarf,
         }),
         span: Span::default(),

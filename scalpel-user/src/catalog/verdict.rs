@@ -92,6 +92,8 @@ words! {
         Doubtful = "doubtful", "it stands in text that could not be parsed";
         /// No executable was looked at.
         NoExecutable = "no-executable", "no executable of it was looked at";
+        /// An executable may have it, and has no debug information of its file.
+        NoLines = "no-lines", "the executable has no debug information of its file: compile it with -g";
         /// A function that ran may be it.
         Ambiguous = "ambiguous", "something ran that may be it";
         /// It may have run before anything was watched.

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::catalog::{Catalog, DefId, Definition, File, FileId, Kind};
+use crate::catalog::{Catalog, DefId, Definition, File, FileId};
 use crate::function::Language;
 
 /// A catalog, prepared for questions.
@@ -17,8 +17,8 @@ pub(super) struct Index<'a> {
     native: FxHashMap<(FileId, u64), DefId>,
     /// Files of Java by the outermost classes in them.
     classes: FxHashMap<&'a str, Vec<FileId>>,
-    /// Functions of an executable that have no code but copies in others.
-    only_inlined: FxHashMap<(FileId, &'a str), DefId>,
+    /// Functions of an executable that have no code but copies in others; `None` where several have the name.
+    only_inlined: FxHashMap<(FileId, &'a str), Option<DefId>>,
 }
 
 impl<'a> Index<'a> {
@@ -74,7 +74,8 @@ impl<'a> Index<'a> {
         match &definition.native {
             Some(native) if native.address == 0 => {
                 let name = (definition.file, native.raw_name.as_str());
-                self.only_inlined.insert(name, id);
+                let one = self.only_inlined.entry(name);
+                one.and_modify(|one| *one = None).or_insert(Some(id));
             }
             Some(native) => {
                 self.native
@@ -155,22 +156,9 @@ impl<'a> Index<'a> {
         self.classes.get(name).into_iter().flatten().copied()
     }
 
-    /// The definition of this name that has no code of its own in an executable.
-    pub(super) fn only_inlined(&self, image: FileId, raw_name: &str) -> Option<DefId> {
+    /// The definition of this name that has no code of its own in an executable; `Some(None)`: one of several.
+    pub(super) fn only_inlined(&self, image: FileId, raw_name: &str) -> Option<Option<DefId>> {
         self.only_inlined.get(&(image, raw_name)).copied()
-    }
-
-    /// The definition in a source that a function of an executable was made of.
-    pub(super) fn source_of(&self, definition: &Definition) -> Option<DefId> {
-        let native = definition.native.as_ref()?;
-        let file = self.file_at(native.source.as_deref()?)?;
-        let line = native.line?;
-        let here = |(_, source): &(DefId, &Definition)| {
-            let span = &source.span;
-            span.declared.line <= line && line <= span.body.line && source.kind != Kind::Module
-        };
-        // Of functions in each other's heads the inner one.
-        self.definitions(file).filter(here).last().map(|(id, _)| id)
     }
 
     /// Whether a path lies in one of the folders that were searched.

@@ -4,6 +4,7 @@
 //! Pure: a genome, a catalog and source maps in, verdicts out. A doubtful match is no match: a function that is taken for
 //! another is worse than one that is not known.
 
+mod compiled;
 mod edges;
 mod hidden;
 mod index;

@@ -3,6 +3,7 @@
 use crate::catalog::{DefId, Outcome, Why};
 use crate::function::{FunctionInfo, UnknownReason};
 
+use super::compiled::{self, Text};
 use super::index::Index;
 use super::states::is_compiled;
 
@@ -11,6 +12,8 @@ use super::states::is_compiled;
 pub enum Source {
     /// Its definition.
     Found(DefId),
+    /// Several definitions, one of which it is.
+    Ambiguous,
     /// Its file, and no definition where it begins.
     Missing,
     /// Its file, but no text of it: the compiler made it, and calls it by a name of its own.
@@ -35,8 +38,10 @@ pub(super) fn sources(index: &Index<'_>, outcomes: &[Outcome]) -> Vec<Option<Sou
 fn source(index: &Index<'_>, outcome: Outcome) -> Option<Source> {
     let definition = index.catalog.definition(outcome.definition()?)?;
     let native = definition.native.as_ref()?;
-    if let Some(id) = index.source_of(definition) {
-        return Some(Source::Found(id));
+    match compiled::text_of(index, definition) {
+        Text::One(id) => return Some(Source::Found(id)),
+        Text::OneOf(_) => return Some(Source::Ambiguous),
+        Text::None => {}
     }
     let is_ours = |path| index.is_in_tree(path) || index.file_at(path).is_some();
     Some(match native.source.as_deref().is_some_and(is_ours) {
@@ -74,12 +79,14 @@ pub(super) fn find(index: &Index<'_>, info: &FunctionInfo) -> Result<DefId, Why>
             None => Why::OutOfTree,
         });
     };
-    let found = match info.file_offset {
+    match info.file_offset {
         // It was seen where it is inlined, and stands nowhere by itself.
-        0 => index.only_inlined(image, &info.raw_name),
-        offset => index.code(image, offset),
-    };
-    found.ok_or(Why::NotFound)
+        0 => match index.only_inlined(image, &info.raw_name) {
+            Some(one) => one.ok_or(Why::Ambiguous),
+            None => Err(Why::NotFound),
+        },
+        offset => index.code(image, offset).ok_or(Why::NotFound),
+    }
 }
 
 fn unplaced(info: &FunctionInfo) -> Option<Why> {

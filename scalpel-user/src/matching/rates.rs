@@ -94,6 +94,7 @@ impl Rates {
         // To be in the executable that was looked at is no news: it has to be found in the sources.
         let outcome = match source {
             Some(Source::Missing) => Outcome::Unmatched(Why::NotFound),
+            Some(Source::Ambiguous) => Outcome::Unmatched(Why::Ambiguous),
             _ => outcome,
         };
         let matched = outcome.definition().is_some();

@@ -10,6 +10,7 @@ use crate::function::{ExitStrategy, FunctionInfo, Language};
 use crate::genome::Genome;
 use crate::genome::totals::Total;
 
+use super::compiled::{self, Covered, Text};
 use super::hidden::Hidden;
 use super::index::Index;
 use super::is_text;
@@ -193,8 +194,12 @@ impl<'a> Run<'a> {
         let catalog = self.index.catalog;
         let mut codes: FxHashMap<DefId, Code> = FxHashMap::default();
         for (id, definition) in catalog.numbered() {
-            if let Some(source) = self.index.source_of(definition) {
-                codes.entry(source).or_default().own.push(id);
+            match compiled::text_of(self.index, definition) {
+                Text::One(source) => codes.entry(source).or_default().own.push(id),
+                Text::OneOf(sources) => sources
+                    .into_iter()
+                    .for_each(|source| codes.entry(source).or_default().maybe = true),
+                Text::None => {}
             }
         }
         let inlined = catalog
@@ -203,21 +208,34 @@ impl<'a> Run<'a> {
             .filter(|piece| piece.kind == PieceKind::Inlined);
         for piece in inlined {
             let of = catalog.definition(piece.of);
-            if let Some(source) = of.and_then(|of| self.index.source_of(of)) {
-                codes.entry(source).or_default().inlined = true;
+            match of.map(|of| compiled::text_of(self.index, of)) {
+                Some(Text::One(source)) => codes.entry(source).or_default().inlined = true,
+                Some(Text::OneOf(sources)) => sources
+                    .into_iter()
+                    .for_each(|source| codes.entry(source).or_default().maybe = true),
+                Some(Text::None) | None => {}
             }
         }
         let is_compiled = |definition: &Definition| {
             let file = catalog.file(definition.file);
             file.is_some_and(|file| is_compiled(file.language))
         };
+        let covered = Covered::of(self.index);
+        let mut absence: FxHashMap<FileId, State> = FxHashMap::default();
+        let mut absent = |file| {
+            *absence.entry(file).or_insert_with(|| match self.any_image {
+                false => State::NotVisible(Blindness::NoExecutable),
+                true if covered.can_tell(self.index, file) => State::NotInBuild(Absence::NoCode),
+                true => State::NotVisible(Blindness::NoLines),
+            })
+        };
         let all = catalog
             .numbered()
             .filter(|(_, definition)| is_compiled(definition));
         all.filter(|(id, _)| !self.functions.contains_key(id))
-            .map(|(id, _)| {
+            .map(|(id, definition)| {
                 let mut code = codes.remove(&id).unwrap_or_default();
-                code.any_image = self.any_image;
+                code.absent = Some(absent(definition.file));
                 (id, code)
             })
             .collect()
@@ -229,7 +247,10 @@ impl<'a> Run<'a> {
 struct Code {
     own: Vec<DefId>,
     inlined: bool,
-    any_image: bool,
+    /// Code of this or of another one.
+    maybe: bool,
+    /// What it is if there is no code of it.
+    absent: Option<State>,
 }
 
 impl Code {
@@ -242,12 +263,17 @@ impl Code {
         if self.inlined {
             return State::NotVisible(Blindness::Inlined);
         }
+        if self.maybe {
+            return State::NotVisible(Blindness::Ambiguous);
+        }
         let blind = all.iter().find(|state| **state != State::NeverRan);
         match (all.is_empty(), blind) {
             (false, Some(state)) => *state,
             (false, None) => State::NeverRan,
-            (true, _) if self.any_image => State::NotInBuild(Absence::NoCode),
-            (true, _) => State::NotVisible(Blindness::NoExecutable),
+            (true, _) => {
+                let no_executable = State::NotVisible(Blindness::NoExecutable);
+                self.absent.unwrap_or(no_executable)
+            }
         }
     }
 

@@ -713,6 +713,7 @@ fn native(file: FileId, name: &str, offset: u64, source: Option<(&str, u32)>) ->
             size: 16,
             source: source.map(|(source, _)| source.to_owned()),
             line: source.map(|(_, line)| line),
+            column: None,
             found_by: FoundBy::Symbols,
         }),
     }
@@ -861,6 +862,108 @@ fn a_function_of_a_source_that_no_executable_has_is_not_in_this_build() {
     sources(&mut builder);
     let found = states_of(&genome(vec![ran_native("abcd", 0x1000)]), &builder.finish());
     assert_eq!(found[0], State::NotVisible(Blindness::NoExecutable));
+}
+
+/// States of `serve` and `unused` of a source beside an executable with these functions.
+fn beside(natives: &[(&str, Option<(&str, u32)>)]) -> [State; 2] {
+    const SOURCE: Source = Source {
+        path: "serve.c",
+        text: "int serve() { }\nint unused() { }\n",
+        language: Language::C,
+    };
+    let (mut builder, image) = image();
+    for (at, (name, place)) in (1u64..).zip(natives) {
+        builder.definition(native(image, name, at << 12, *place));
+    }
+    let file = SOURCE.file(&mut builder);
+    for name in ["serve", "unused"] {
+        let head = format!("int {name}");
+        builder.definition(SOURCE.definition(file, Kind::Function, name, &head, "}"));
+    }
+    let other = Source {
+        path: "other.c",
+        text: "int main() { }\n",
+        language: Language::C,
+    };
+    let file = other.file(&mut builder);
+    builder.definition(other.definition(file, Kind::Function, "main", "int main", "}"));
+    let states = states_of(&genome(vec![ran_native("abcd", 0x1000)]), &builder.finish());
+    let of_serve = states.len() - 3;
+    [states[of_serve], states[of_serve + 1]]
+}
+
+#[test]
+fn code_without_lines_may_be_that_of_a_source_without_any() {
+    let no_lines = State::NotVisible(Blindness::NoLines);
+    let absent = State::NotInBuild(Absence::NoCode);
+    let main = ("main", Some(("/app/other.c", 1)));
+    // Nothing was compiled with -g.
+    assert_eq!(beside(&[("main", None), ("serve", None)]), [no_lines; 2]);
+    // One of two files was.
+    assert_eq!(beside(&[main, ("serve", None)]), [no_lines; 2]);
+    assert_eq!(beside(&[main, ("serve.constprop.0", None)]), [no_lines; 2]);
+    // The other one is not there at all: what has no lines is the C library's.
+    assert_eq!(beside(&[main, ("_start", None)]), [absent; 2]);
+    // Debug information of the file says what it has.
+    let serve = ("serve", Some(("/app/serve.c", 1)));
+    assert_eq!(beside(&[serve, ("unused", None)]), [State::Ran, absent]);
+}
+
+#[test]
+fn of_functions_that_begin_in_one_line_the_column_or_the_name_tells_which_it_is() {
+    const SOURCE: Source = Source {
+        path: "serve.cc",
+        text: "int a() { return [](int n) { return n; }(1) + [](int n) { return -n; }(2); } int b() { return 0; }\n",
+        language: Language::Cpp,
+    };
+    const FOREIGN: Source = Source {
+        path: "serve.cc",
+        text: "int a() { const char *e = \"\u{e9}\"; return [](int n) { return n; }(1) + [](int n) { return -n; }(2); } int b() { return 0; }\n",
+        language: Language::Cpp,
+    };
+    let in_text = |source: &Source, name: &str, column: Option<u32>| {
+        let (mut builder, image) = image();
+        let mut code = native(image, name, 0x1000, Some(("/app/serve.cc", 1)));
+        if let Some(native) = &mut code.native {
+            native.column = column;
+        }
+        builder.definition(code);
+        let file = source.file(&mut builder);
+        let mut add = |kind, name: &str, head: &str, tail: &str| {
+            builder.definition(source.definition(file, kind, name, head, tail));
+        };
+        add(Kind::Function, "a", "int a", "(2); }");
+        add(Kind::Closure, "{lambda#1}", "[](int n) { return n", "; }");
+        add(Kind::Closure, "{lambda#2}", "[](int n) { return -n", "; }");
+        add(Kind::Function, "b", "int b", "; }");
+        let catalog = builder.finish();
+        let states = states_of(&genome(vec![ran_native("abcd", 0x1000)]), &catalog);
+        let [_, rest @ ..] = &*states else {
+            panic!("no states");
+        };
+        let at = |wanted| rest.iter().position(|state| *state == wanted);
+        match at(State::Ran) {
+            Some(at) => format!("{at}"),
+            None => {
+                let doubtful = State::NotVisible(Blindness::Ambiguous);
+                let doubtful = rest.iter().filter(|state| **state == doubtful);
+                format!("one of {}", doubtful.count())
+            }
+        }
+    };
+    let found = |name: &str, column| in_text(&SOURCE, name, column);
+    let lambda = "a()::{lambda(int)#1}::operator()(int) const";
+    assert_eq!(found(lambda, Some(18)), "1");
+    assert_eq!(found(lambda, Some(19)), "1");
+    assert_eq!(found(lambda, Some(47)), "2");
+    assert_eq!(found(lambda, Some(48)), "2");
+    assert_eq!(found("operator()", Some(47)), "2");
+    assert_eq!(found(lambda, None), "one of 2");
+    assert_eq!(found("operator()", None), "one of 4");
+    assert_eq!(found("a()", None), "0");
+    assert_eq!(found("b()", None), "3");
+    // Columns of compilers count bytes: where other letters come before it none tells.
+    assert_eq!(in_text(&FOREIGN, lambda, Some(43)), "one of 2");
 }
 
 #[test]

@@ -76,3 +76,57 @@ fn inlined_copies_and_lines_come_from_debug_information() {
         .collect();
     assert!(hosts.contains(&"A::v(int)"), "{hosts:?}");
 }
+
+const LAMBDAS: &str = "\
+#include <functional>
+#define NI __attribute__((noinline, noipa))
+static int seen;
+template <typename T> NI T within(T n) { auto inner = [](T m) NI { seen++; return m; }; return inner(n); }
+int main(int count, char **) {
+    auto plain = [](int n) NI { seen++; return n; };
+    auto any = [](auto n) NI { seen++; return n; };
+    auto pair = [](int n) NI { seen++; return n; }(1) + [](int n) NI { seen--; return n; }(2);
+    auto outer = [&](int n) NI {
+        auto inner = [n](int m) NI { seen++; return n + m; };
+        return inner(count);
+    };
+    std::function<int(int)> put = [count](int n) { return n + count; };
+    return plain(1) + any(1) + int(any(1.5)) + pair + outer(1) + put(1) + within(1) + int(within(1.5));
+}
+";
+
+#[test]
+fn lambdas_stand_where_their_classes_do() {
+    let workshop = Workshop::new();
+    workshop.source("a.cc", LAMBDAS);
+    if !crate::build::has("g++") {
+        return;
+    }
+    workshop.run("g++ -std=c++17 -O1 -g -o a a.cc");
+    let built = static_::build(&[], &[workshop.path("a")], &Kept::default(), &|| false);
+    let catalog = built.unwrap().kept.catalog;
+    let of_a = |native: &&scalpel_user::catalog::Native| {
+        let source = native.source.as_deref().unwrap_or_default();
+        source.ends_with("/a.cc")
+    };
+    let natives = catalog.definitions.iter();
+    let natives = natives.filter(|definition| definition.name.contains("operator()"));
+    let mut places: Vec<_> = natives
+        .filter_map(|definition| definition.native.as_ref().filter(of_a))
+        .map(|native| (native.line.unwrap(), native.column.unwrap()))
+        .collect();
+    places.sort_unstable();
+    // Of a lambda in a template gcc names the first bracket, else the last one.
+    let column = |line: usize, nth: usize| {
+        let bracket = if line == 4 { '[' } else { ']' };
+        let text = LAMBDAS.lines().nth(line - 1).unwrap();
+        text.match_indices(bracket).nth(nth).unwrap().0 as u32 + 1
+    };
+    let lines = [4, 4, 6, 7, 7, 8, 8, 9, 10, 13];
+    let nth = |at: usize| usize::from(at == 6);
+    let expect: Vec<_> = (0..)
+        .zip(lines)
+        .map(|(at, line)| (line as u32, column(line, nth(at))))
+        .collect();
+    assert_eq!(places, expect);
+}

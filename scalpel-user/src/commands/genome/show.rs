@@ -112,7 +112,7 @@ fn functions(laid: &Laid) -> impl Iterator<Item = Function> {
                 Some(Source::Found(id)) => Some(place(laid.catalog(), *id)),
                 _ => None,
             },
-            missing: *source == Some(Source::Missing),
+            missing: matches!(source, Some(Source::Missing | Source::Ambiguous)),
             why: match outcome {
                 Found::Matched(_) => None,
                 Found::Unmatched(why) => Some(why.word()),

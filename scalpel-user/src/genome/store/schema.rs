@@ -1,4 +1,4 @@
-//! The tables of a genome file, version 7. A change of any text here is a new version and a new section in FORMAT.md.
+//! The tables of a genome file, version 8. A change of any text here is a new version and a new section in FORMAT.md.
 //!
 //! Integers of SQLite are signed: file offsets keep their 64 bits (negative = that plus 2^64), counters stay below
 //! 2^63. What is not known is NULL.
@@ -10,7 +10,7 @@ use crate::tree::{EdgeSource, FunctionFaults, Metrics};
 pub(super) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"SCPG");
 
 /// `PRAGMA user_version`.
-pub(super) const VERSION: u32 = 7;
+pub(super) const VERSION: u32 = 8;
 
 /// The oldest version that is still read: it has no tables of what exists.
 pub(super) const OLDEST: u32 = 2;
@@ -146,7 +146,9 @@ fn older(table: &str, version: u32) -> Option<&'static (&'static str, &'static s
         let there = move |name: &str| version < before && name == table;
         tables.iter().find(|(name, ..)| there(name))
     };
-    of(3, BEFORE_3).or_else(|| of(7, BEFORE_7))
+    of(3, BEFORE_3)
+        .or_else(|| of(7, BEFORE_7))
+        .or_else(|| of(8, super::exists::schema::BEFORE_8))
 }
 
 /// Name and text of every table of a file of `version`.

@@ -10,11 +10,12 @@ use gimli::{
 use object::{Object as _, ObjectSection as _};
 use rustc_hash::FxHashMap;
 
+use super::lambda::Lambdas;
 use crate::image::{Declared, Image, ImageFunction};
 
-type Bytes<'d> = EndianSlice<'d, LittleEndian>;
-type Unit<'d> = gimli::Unit<Bytes<'d>>;
-type Entry<'d> = DebuggingInformationEntry<Bytes<'d>>;
+pub(super) type Bytes<'d> = EndianSlice<'d, LittleEndian>;
+pub(super) type Unit<'d> = gimli::Unit<Bytes<'d>>;
+pub(super) type Entry<'d> = DebuggingInformationEntry<Bytes<'d>>;
 
 /// Longest chain from an entry to the one that names it.
 const MOST_ORIGINS: u32 = 8;
@@ -32,12 +33,14 @@ pub(super) struct Debug {
     pub(super) fault: Option<String>,
 }
 
-/// A function.
-#[derive(Clone, Debug, Default)]
+/// A function. Its name alone does not tell it apart: many are called `operator()`, or as a `static` function of another file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Told {
     pub(super) name: Rc<str>,
     pub(super) source: Option<Rc<str>>,
     pub(super) line: Option<u32>,
+    /// In bytes, from 1.
+    pub(super) column: Option<u32>,
 }
 
 /// A stretch of an inlined copy.
@@ -74,9 +77,15 @@ impl Debug {
         for function in image.functions().iter().filter(declared) {
             let (source, line) = place(&function.declared);
             let name = Rc::from(&*function.raw_name);
-            debug
-                .functions
-                .insert(function.vaddr, Told { name, source, line });
+            debug.functions.insert(
+                function.vaddr,
+                Told {
+                    name,
+                    source,
+                    line,
+                    column: None,
+                },
+            );
             by_name.entry(&function.raw_name).or_insert(function.vaddr);
         }
         for copy in image.go_copies() {
@@ -87,6 +96,7 @@ impl Debug {
                     name: copy.name.into(),
                     source,
                     line,
+                    column: None,
                 },
                 start: copy.start,
                 end: copy.end,
@@ -188,20 +198,14 @@ impl Debug {
 
     /// Copies of functions that stand somewhere themselves.
     fn find_addresses(&mut self) {
-        let mut by_name: FxHashMap<(&str, Option<&str>, Option<u32>), u64> = FxHashMap::default();
+        let mut at: FxHashMap<&Told, u64> = FxHashMap::default();
         for (address, told) in &self.functions {
-            let least = by_name.entry(told.key()).or_insert(*address);
+            let least = at.entry(told).or_insert(*address);
             *least = (*least).min(*address);
         }
         for copy in &mut self.inlined {
-            copy.address = by_name.get(&copy.told.key()).copied();
+            copy.address = at.get(&copy.told).copied();
         }
-    }
-}
-
-impl Told {
-    fn key(&self) -> (&str, Option<&str>, Option<u32>) {
-        (&self.name, self.source.as_deref(), self.line)
     }
 }
 
@@ -225,6 +229,7 @@ struct Book<'a, 'd> {
     shared: Option<Box<Self>>,
     /// What entries that others point to say, by place.
     known: FxHashMap<usize, Told>,
+    lambdas: Lambdas,
     fault: Option<gimli::Error>,
 }
 
@@ -235,6 +240,7 @@ impl<'a, 'd> Book<'a, 'd> {
             units: Vec::new(),
             shared: dwarf.sup().map(|shared| Box::new(Self::of(shared))),
             known: FxHashMap::default(),
+            lambdas: Lambdas::default(),
             fault: None,
         };
         let mut headers = dwarf.units();
@@ -275,8 +281,9 @@ impl<'a, 'd> Book<'a, 'd> {
                     .into();
             }
         }
-        told.line = line(entry);
-        told.source = self.source(unit, entry)?;
+        told.line = number(entry, gimli::DW_AT_decl_line);
+        told.column = number(entry, gimli::DW_AT_decl_column);
+        told.source = source(self.dwarf, unit, entry)?;
         let origin = entry
             .attr_value(gimli::DW_AT_abstract_origin)
             .or_else(|| entry.attr_value(gimli::DW_AT_specification));
@@ -286,8 +293,17 @@ impl<'a, 'd> Book<'a, 'd> {
             if !has_linkage && !from.name.is_empty() {
                 told.name = from.name;
             }
+            // A place is of one of the two.
+            if told.line.is_none() {
+                told.column = from.column;
+            }
             told.line = told.line.or(from.line);
             told.source = told.source.or(from.source);
+        }
+        if told.line.is_none()
+            && let Some(class) = self.lambdas.around(self.dwarf, unit, entry)?
+        {
+            (told.source, told.line, told.column) = (class.source, class.line, class.column);
         }
         Ok(told)
     }
@@ -339,48 +355,53 @@ impl<'a, 'd> Book<'a, 'd> {
         self.known.insert(place.0, told.clone());
         Ok(told)
     }
-
-    fn source(&self, unit: &Unit<'d>, entry: &Entry<'d>) -> Result<Option<Rc<str>>, gimli::Error> {
-        let Some(AttributeValue::FileIndex(index)) = entry.attr_value(gimli::DW_AT_decl_file)
-        else {
-            return Ok(None);
-        };
-        let Some(program) = &unit.line_program else {
-            return Ok(None);
-        };
-        let header = program.header();
-        let Some(file) = header.file(index) else {
-            return Ok(None);
-        };
-        let text = |value| -> Result<String, gimli::Error> {
-            let text = self.dwarf.attr_string(unit, value)?;
-            Ok(text.to_string_lossy().into_owned())
-        };
-        let name = text(file.path_name())?;
-        // What compilers call what has no text: `<autogenerated>`, `<built-in>`.
-        if name
-            .rsplit('/')
-            .next()
-            .is_some_and(|last| last.starts_with('<'))
-        {
-            return Ok(None);
-        }
-        let folder = file.directory(header).map(text).transpose()?;
-        let folder = folder.unwrap_or_default();
-        let mut path = match folder.is_empty() || name.starts_with('/') {
-            true => name,
-            false => format!("{folder}/{name}"),
-        };
-        if let Some(home) = unit.comp_dir.filter(|_| !path.starts_with('/')) {
-            path = format!("{}/{path}", home.to_string_lossy());
-        }
-        Ok(Some(path.into()))
-    }
 }
 
-fn line(entry: &Entry<'_>) -> Option<u32> {
-    let value = entry.attr_value(gimli::DW_AT_decl_line)?;
+/// The file that an entry says it is declared in.
+pub(super) fn source<'d>(
+    dwarf: &gimli::Dwarf<Bytes<'d>>,
+    unit: &Unit<'d>,
+    entry: &Entry<'d>,
+) -> Result<Option<Rc<str>>, gimli::Error> {
+    let Some(AttributeValue::FileIndex(index)) = entry.attr_value(gimli::DW_AT_decl_file) else {
+        return Ok(None);
+    };
+    let Some(program) = &unit.line_program else {
+        return Ok(None);
+    };
+    let header = program.header();
+    let Some(file) = header.file(index) else {
+        return Ok(None);
+    };
+    let text = |value| -> Result<String, gimli::Error> {
+        let text = dwarf.attr_string(unit, value)?;
+        Ok(text.to_string_lossy().into_owned())
+    };
+    let name = text(file.path_name())?;
+    // What compilers call what has no text: `<autogenerated>`, `<built-in>`.
+    if name
+        .rsplit('/')
+        .next()
+        .is_some_and(|last| last.starts_with('<'))
+    {
+        return Ok(None);
+    }
+    let folder = file.directory(header).map(text).transpose()?;
+    let folder = folder.unwrap_or_default();
+    let mut path = match folder.is_empty() || name.starts_with('/') {
+        true => name,
+        false => format!("{folder}/{name}"),
+    };
+    if let Some(home) = unit.comp_dir.filter(|_| !path.starts_with('/')) {
+        path = format!("{}/{path}", home.to_string_lossy());
+    }
+    Ok(Some(path.into()))
+}
+
+/// A number that an entry gives.
+pub(super) fn number(entry: &Entry<'_>, attribute: gimli::DwAt) -> Option<u32> {
+    let value = entry.attr_value(attribute)?;
     value
         .udata_value()
-        .and_then(|line| u32::try_from(line).ok())
+        .and_then(|number| u32::try_from(number).ok())
 }

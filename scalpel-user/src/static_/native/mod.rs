@@ -2,6 +2,7 @@
 //! that its instructions spell out.
 
 mod dwarf;
+mod lambda;
 mod pieces;
 
 use std::fs;
@@ -12,7 +13,7 @@ use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use self::dwarf::Debug;
+use self::dwarf::{Debug, Told};
 use crate::catalog::{
     Builder, Catalog, DefId, Definition, Edge, File, FileId, Flags, FoundBy, Gap, GapKind, How,
     Kind, Native, Span,
@@ -181,8 +182,8 @@ struct Adding<'a, 'd> {
     /// By index in the image: its definition, or that of the function whose part it is.
     by_index: Vec<Option<DefId>>,
     by_address: FxHashMap<u64, DefId>,
-    /// Functions of which only inlined copies exist, by name.
-    inlined: FxHashMap<String, DefId>,
+    /// Functions of which only inlined copies exist, by name and place.
+    inlined: FxHashMap<Told, DefId>,
     imports: FxHashMap<String, DefId>,
 }
 
@@ -205,6 +206,7 @@ impl Adding<'_, '_> {
                 size: function.size,
                 source: told.and_then(|told| told.source.as_deref().map(str::to_owned)),
                 line: told.and_then(|told| told.line),
+                column: told.and_then(|told| told.column),
                 found_by,
             },
         )

@@ -111,7 +111,7 @@ impl Adding<'_, '_> {
     }
 
     fn only_inlined(&mut self, told: &Told) -> DefId {
-        if let Some(&known) = self.inlined.get(&*told.name) {
+        if let Some(&known) = self.inlined.get(told) {
             return known;
         }
         let (shown, _) = crate::image::display_name(&told.name);
@@ -119,11 +119,12 @@ impl Adding<'_, '_> {
             raw_name: told.name.to_string(),
             source: told.source.as_deref().map(str::to_owned),
             line: told.line,
+            column: told.column,
             found_by: FoundBy::Dwarf,
             ..Native::default()
         };
         let id = self.definition(&shown, Kind::Native, native);
-        self.inlined.insert(told.name.to_string(), id);
+        self.inlined.insert(told.clone(), id);
         id
     }
 }

@@ -2,11 +2,12 @@
 // function that no call of its own is seen of.
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 
 #define NI __attribute__((noinline, noclone, noipa))
 
-static struct { const char *name; unsigned long calls; } marks[64];
+static struct { const char *name; unsigned long calls; } marks[128];
 NI void hit(const char *name) {
     int at = 0;
     while (marks[at].name && std::strcmp(marks[at].name, name)) at++;
@@ -50,6 +51,51 @@ NI int catches(int n) { hit("catches");
 NI constexpr int fixed(int n) { if (n > 9) hit("fixed"); return n; }
 }
 
+namespace lambdas {
+static const auto kept = [](int n) NI { hit("lambda.kept"); return n; };
+struct Holder {
+    int base = 2;
+    std::function<int(int)> initial = [this](int n) { hit("lambda.initial"); return n + base; }; //= not-visible inlined
+    NI int own(int n) { hit("Holder.own");
+        auto added = [this](int m) NI { hit("lambda.this"); return m + base; };
+        return added(n);
+    }
+};
+struct Less { NI bool operator()(int a, int b) const { hit("Less.()"); return a < b; } };
+template <typename T> NI T within(T n) { hit("within");
+    auto inner = [](T m) NI { hit("lambda.within"); return m; };
+    return inner(n) + inner(n);
+}
+NI int apply(int (*call)(int), int n) { hit("apply"); return call(n); }
+NI int wraps(int n) { hit("wraps"); return [](int m) NI { hit("wraps"); return m; }(n); }
+NI int all(int count) { hit("all");
+    int seen = 0;
+    auto plain = [](int n) NI { hit("lambda.plain"); return n; };
+    auto counts = [&seen](int n) NI { hit("lambda.capturing"); seen += n; };
+    auto any = [](auto n) NI { hit("lambda.generic"); return n; };
+    auto outer = [](int n) NI { hit("lambda.outer");
+        auto inner = [n](int m) NI { hit("lambda.inner"); return n + m; };
+        return inner(1) + inner(2);
+    };
+    auto grows = [seen]() mutable NI -> int { hit("lambda.mutable"); return ++seen; };
+    auto broad = [count] //: lambda.broad
+        (int n,
+         int m)
+        NI {
+        hit("lambda.broad"); return n + m + count;
+    };
+    auto twice = [](int n) NI { hit("lambda.twice"); return n; }(1) + [](int n) NI { hit("lambda.twice"); return -n; }(2);
+    auto late = [](int n) NI { hit("lambda.late"); return n; }; //= never-ran
+    auto unused = [](int n) { hit("lambda.unused"); return n; }; //= not-in-build no-code
+    auto small = [](int n) { hit("lambda.small"); return n; }; //= not-visible inlined
+    auto tiny = [](int n) { hit("lambda.tiny"); return n; }; //= not-visible inlined
+    counts(2);
+    if (count > 9) seen += late(1);
+    seen += plain(1) + apply(plain, 2) + any(1) + int(any(1.5)) + outer(1) + grows() + broad(1, 2) + twice + small(1) + tiny(2);
+    return seen + kept(1) + within(1) + int(within(1.5)) + Holder().own(1) + Holder().initial(1) + Less()(1, 2) + wraps(1);
+}
+}
+
 NI static int run(int count) { hit("run");
     using namespace shop;
     int sum = total(1) + int(total(1.5)) + twice(1) + int(twice(1.5)) + hidden(1) + catches(1) + fixed(count + 10);
@@ -59,6 +105,7 @@ NI static int run(int count) { hit("run");
     Item &as_item = book;
     sum += as_item.price() + item.put_in() + item.apart() + item * book;
     sum += Box<int>{1}.get() + int(Box<long>{2}.get()) + Box<int>{3}.as<short>();
+    sum += lambdas::all(count);
     if (count > 9) sum += item.never();
     return sum;
 }

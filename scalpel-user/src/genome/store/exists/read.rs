@@ -187,6 +187,7 @@ fn read_native(tables: &mut Tables<'_>, catalog: &mut Catalog) -> Checked<()> {
             source: row.get(5)?,
             line: row.get(6)?,
             found_by: word(row, 7, FoundBy::of_word)?,
+            column: row.get(8)?,
         });
         Ok(())
     })

@@ -28,7 +28,7 @@ pub(in crate::genome::store) const TABLES: &[(&str, &str)] = &[
     (
         "static_native",
         "CREATE TABLE static_native(definition INTEGER PRIMARY KEY, raw_name TEXT NOT NULL, address INTEGER NOT NULL, \
-         file_offset INTEGER NOT NULL, size INTEGER NOT NULL, source TEXT, line INTEGER, found_by TEXT NOT NULL) STRICT",
+         file_offset INTEGER NOT NULL, size INTEGER NOT NULL, source TEXT, line INTEGER, found_by TEXT NOT NULL, col INTEGER) STRICT",
     ),
     (
         "static_pieces",
@@ -46,6 +46,14 @@ pub(in crate::genome::store) const TABLES: &[(&str, &str)] = &[
          detail TEXT NOT NULL) STRICT",
     ),
 ];
+
+/// As [`super::super::schema::BEFORE_3`], of versions 3 to 7.
+pub(in crate::genome::store) const BEFORE_8: &[(&str, &str, &str)] = &[(
+    "static_native",
+    "*, NULL",
+    "CREATE TABLE static_native(definition INTEGER PRIMARY KEY, raw_name TEXT NOT NULL, address INTEGER NOT NULL, \
+     file_offset INTEGER NOT NULL, size INTEGER NOT NULL, source TEXT, line INTEGER, found_by TEXT NOT NULL) STRICT",
+)];
 
 /// What functions of the runs are among what exists, since version 4. A function that was never looked for has no row.
 pub(in crate::genome::store) const MATCHES: &[(&str, &str)] = &[

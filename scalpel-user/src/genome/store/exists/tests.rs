@@ -123,15 +123,36 @@ fn old_recording() -> Genome {
     recording
 }
 
-/// Makes a file of version 4 of one of version 7.
+/// What exists as a file before version 8 has it: without the columns of native functions.
+fn old_example() -> Catalog {
+    let mut catalog = example();
+    let natives = catalog.definitions.iter_mut();
+    natives
+        .filter_map(|definition| definition.native.as_mut())
+        .for_each(|native| native.column = None);
+    catalog
+}
+
+/// Makes a file of version 7 of one of version 8.
+fn without_columns(db: &rusqlite::Connection) {
+    let (table, _, text) = super::schema::BEFORE_8[0];
+    db.execute_batch(&format!(
+        "ALTER TABLE {table} DROP COLUMN col; CREATE TEMP TABLE later AS SELECT * FROM main.{table}; DROP TABLE main.{table}; \
+         {text}; INSERT INTO main.{table} SELECT * FROM later; DROP TABLE later; PRAGMA user_version = 7;"
+    ))
+    .unwrap();
+}
+
+/// Makes a file of version 4 of one of version 8.
 fn without_cpu_histograms(db: &rusqlite::Connection) {
     without_waits(db);
     db.execute_batch("DROP TABLE cpu_histograms; PRAGMA user_version = 4;")
         .unwrap();
 }
 
-/// Makes a file of version 6 of one of version 7.
+/// Makes a file of version 6 of one of version 8.
 fn without_waits(db: &rusqlite::Connection) {
+    without_columns(db);
     for (table, _, text) in super::super::schema::BEFORE_7 {
         db.execute_batch(&format!(
             "CREATE TEMP TABLE later AS SELECT * FROM main.{table}; DROP TABLE main.{table}; {text}; \
@@ -155,6 +176,13 @@ fn a_file_of_version_6_is_read_as_having_no_waits() {
     without_waits(&rusqlite::Connection::open(&path).unwrap());
     let genome = Genome::read(&path).unwrap();
     assert_eq!(canonical(&genome), canonical(&recording()));
+}
+
+#[test]
+fn a_file_of_version_7_is_read_as_having_no_columns_of_native_functions() {
+    let (_folder, path) = written();
+    without_columns(&rusqlite::Connection::open(&path).unwrap());
+    assert_eq!(Catalog::read(&path).unwrap(), old_example());
 }
 
 #[test]
@@ -188,7 +216,7 @@ fn a_file_of_version_3_is_read_as_having_no_matches() {
     drop(db);
     let genome = Genome::read(&path).unwrap();
     assert_eq!(canonical(&genome), canonical(&old_recording()));
-    assert_eq!(genome.catalog, example());
+    assert_eq!(genome.catalog, old_example());
     assert!(genome.matches.is_empty());
     assert_eq!(Kept::read_of_any(&path).unwrap().facts, laid().facts);
 }

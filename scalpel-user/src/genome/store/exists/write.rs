@@ -63,7 +63,7 @@ fn write_definitions(catalog: &Catalog, db: &Connection) -> Sqlite<()> {
 }
 
 fn write_native(catalog: &Catalog, db: &Connection) -> Sqlite<()> {
-    let mut row = insert(db, "static_native", 8)?;
+    let mut row = insert(db, "static_native", 9)?;
     for (id, definition) in catalog.numbered() {
         let Definition { native, .. } = definition;
         if let Some(native) = native {
@@ -76,6 +76,7 @@ fn write_native(catalog: &Catalog, db: &Connection) -> Sqlite<()> {
                 native.source,
                 native.line,
                 native.found_by.word(),
+                native.column,
             ])?;
         }
     }
