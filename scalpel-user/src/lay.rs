@@ -194,6 +194,11 @@ pub fn again(merged: &mut Merged, output: &Output) {
 
 /// Derives what became of each definition, from everything that was found.
 pub fn derive_states(merged: &mut Merged) {
+    // Of very many contexts the sum takes as much memory as all there is.
+    if merged.catalog.is_empty() || merged.matches.is_empty() {
+        merged.matches.states.clear();
+        return;
+    }
     let matching = Matching::kept(&merged.sum());
     merged.matches.states = matching.map(states).unwrap_or_default();
 }

@@ -82,6 +82,12 @@ impl Contexts {
         Self { all, ids }
     }
 
+    /// Makes room for so many more.
+    pub fn reserve(&mut self, contexts: usize) {
+        self.all.reserve(contexts);
+        self.ids.reserve(contexts);
+    }
+
     /// The context of this path, whose edge is known from `source` too.
     pub fn intern(
         &mut self,

@@ -1,6 +1,6 @@
 //! Depth-first walk over the contexts of a tree, without recursion: trees are as deep as the traced stacks.
 
-use crate::tree::{ContextId, Tree};
+use crate::tree::{Context, ContextId, Tree};
 
 /// One step of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,11 +11,10 @@ pub(crate) enum Step {
     Leave(ContextId),
 }
 
-/// The children of every context, as two arrays of links.
+/// The children of every context, as links: the first child, and the next of the same parent.
 #[derive(Debug)]
 pub(crate) struct Children {
-    first: Vec<u32>,
-    next: Vec<u32>,
+    links: Vec<[u32; 2]>,
 }
 
 const NONE: u32 = u32::MAX;
@@ -23,36 +22,41 @@ const NONE: u32 = u32::MAX;
 impl Children {
     /// Links `tree`'s contexts. A context that names no earlier context as its parent is left out.
     pub(crate) fn of(tree: &Tree) -> Self {
-        let mut links = Self {
-            first: vec![NONE; tree.contexts.len()],
-            next: vec![NONE; tree.contexts.len()],
-        };
+        Self::of_contexts(&tree.contexts)
+    }
+
+    /// The same of contexts alone.
+    pub(crate) fn of_contexts(contexts: &[Context]) -> Self {
+        let mut links = vec![[NONE; 2]; contexts.len()];
         // Backwards, so that children come out in order of their ids.
-        for (id, context) in (0u32..)
-            .zip(&tree.contexts)
-            .skip(1)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .rev()
-        {
-            if context.parent.0 < id
-                && let (Some(first), Some(next)) = (
-                    links.first.get_mut(context.parent.0 as usize),
-                    links.next.get_mut(id as usize),
-                )
+        for (at, context) in contexts.iter().enumerate().skip(1).rev() {
+            let (parent, id) = (context.parent.0 as usize, at as u32);
+            if parent < at
+                && let Some([first, _]) = links.get_mut(parent)
             {
-                *next = std::mem::replace(first, id);
+                let next = std::mem::replace(first, id);
+                if let Some(link) = links.get_mut(at) {
+                    link[1] = next;
+                }
             }
         }
-        links
+        Self { links }
+    }
+
+    fn first(&self, id: u32) -> u32 {
+        self.links.get(id as usize).map_or(NONE, |link| link[0])
+    }
+
+    fn next(&self, id: u32) -> u32 {
+        self.links.get(id as usize).map_or(NONE, |link| link[1])
     }
 
     /// The children of `parent`.
     pub(crate) fn iter(&self, parent: ContextId) -> impl Iterator<Item = ContextId> {
-        let mut at = self.first.get(parent.0 as usize).copied().unwrap_or(NONE);
+        let mut at = self.first(parent.0);
         std::iter::from_fn(move || {
             let id = (at != NONE).then_some(ContextId(at))?;
-            at = self.next.get(at as usize).copied().unwrap_or(NONE);
+            at = self.next(at);
             Some(id)
         })
     }
@@ -60,15 +64,15 @@ impl Children {
     /// Walks everything below the root, which is not itself reported.
     pub(crate) fn walk(&self, mut visit: impl FnMut(Step)) {
         let mut path: Vec<ContextId> = Vec::new();
-        let mut at = self.first.first().copied().unwrap_or(NONE);
+        let mut at = self.first(0);
         loop {
             if at != NONE {
                 visit(Step::Enter(ContextId(at)));
                 path.push(ContextId(at));
-                at = self.first.get(at as usize).copied().unwrap_or(NONE);
+                at = self.first(at);
             } else if let Some(done) = path.pop() {
                 visit(Step::Leave(done));
-                at = self.next.get(done.0 as usize).copied().unwrap_or(NONE);
+                at = self.next(done.0);
             } else {
                 return;
             }

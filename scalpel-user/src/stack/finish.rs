@@ -13,6 +13,7 @@ pub type Resolve<'a> = dyn FnMut(Pid, u64) -> Option<FuncId> + 'a;
 
 pub(super) fn finish(shared: Shared, threads: Vec<Thread>, resolve: &mut Resolve<'_>) -> Tree {
     let mut names = Names(Contexts::of(Vec::new()));
+    names.0.reserve(shared.contexts.nodes().len());
     let contexts = names.contexts(&shared, resolve);
     let steps = names.steps(&shared, &contexts, resolve);
     let mut cells = shared.cells;
@@ -35,7 +36,7 @@ pub(super) fn finish(shared: Shared, threads: Vec<Thread>, resolve: &mut Resolve
     }
     let (window_ns, cells, counted) = renamed(cells, &contexts);
     let contexts = names.0.into_all();
-    let mut cells = with_totals(cells, &contexts);
+    let mut cells = with_totals(&cells, &contexts);
     cells.extend(counted);
     let mut faults: Vec<_> = shared
         .faults
@@ -179,86 +180,130 @@ fn renamed(cells: Cells, contexts: &[ContextId]) -> (u64, Vec<Cell>, Vec<Cell>) 
 }
 
 /// Sums self times up to the root, per window and thread. So self + children = total holds on every node.
-fn with_totals(cells: Vec<Cell>, contexts: &[Context]) -> Vec<Cell> {
+fn with_totals(cells: &[Cell], contexts: &[Context]) -> Vec<Cell> {
     let mut sums = Sums {
-        metrics: vec![Metrics::default(); contexts.len()],
+        contexts,
+        sums: vec![Inclusive::default(); contexts.len()],
         touched: Vec::new(),
         is_touched: vec![false; contexts.len()],
     };
     let mut out = Vec::with_capacity(cells.len());
     for group in cells.chunk_by(|a, b| (a.window, a.thread) == (b.window, b.thread)) {
-        for cell in group {
-            sums.add(cell, contexts);
-        }
-        if let Some(first) = group.first() {
-            sums.drain(first, &mut out);
-        }
+        sums.lay(group);
+        sums.drain(group, &mut out);
     }
     out
 }
 
-struct Sums {
-    metrics: Vec<Metrics>,
+/// What a context includes of those below it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Inclusive {
+    wall_ns: u64,
+    cpu_ns: u64,
+    probe_events: u64,
+}
+
+impl Inclusive {
+    fn add(&mut self, other: Self) {
+        self.wall_ns = self.wall_ns.saturating_add(other.wall_ns);
+        self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
+        self.probe_events = self.probe_events.saturating_add(other.probe_events);
+    }
+}
+
+/// Where touched contexts are so many of all, looking at all is cheaper than sorting them.
+const DENSE: usize = 8;
+
+struct Sums<'a> {
+    contexts: &'a [Context],
+    sums: Vec<Inclusive>,
     touched: Vec<ContextId>,
     is_touched: Vec<bool>,
 }
 
-impl Sums {
-    fn add(&mut self, cell: &Cell, contexts: &[Context]) {
-        let own = cell.metrics;
-        let inclusive = Metrics {
-            total_wall_ns: own.self_wall_ns,
-            total_cpu_ns: own.self_cpu_ns,
-            probe_events: own.probe_events,
-            ..Metrics::default()
-        };
-        self.at(cell.context).add(&Metrics {
-            probe_events: 0,
-            ..own
-        });
-        let mut at = cell.context;
-        loop {
-            let sum = self.at(at);
-            sum.add(&inclusive);
-            if at == ContextId::ROOT {
-                break;
+impl Sums<'_> {
+    /// Sums the cells of one window and thread, which are in the order of their contexts.
+    fn lay(&mut self, group: &[Cell]) {
+        for cell in group {
+            self.touch(cell.context);
+            if let Some(sum) = self.sums.get_mut(cell.context.0 as usize) {
+                sum.add(Inclusive {
+                    wall_ns: cell.metrics.self_wall_ns,
+                    cpu_ns: cell.metrics.self_cpu_ns,
+                    probe_events: cell.metrics.probe_events,
+                });
             }
-            at = contexts
-                .get(at.0 as usize)
-                .map_or(ContextId::ROOT, |context| context.parent);
+        }
+        if self.touched.len() < self.contexts.len() / DENSE {
+            self.touched.sort_unstable();
+        } else {
+            let touched = (0u32..).zip(&self.is_touched);
+            let touched = touched.filter(|(_, is_touched)| **is_touched);
+            self.touched.clear();
+            self.touched.extend(touched.map(|(id, _)| ContextId(id)));
+        }
+        // Parents come first: each has all of its own once it is reached from the end.
+        for id in self.touched.iter().rev() {
+            let Some(&sum) = self.sums.get(id.0 as usize) else {
+                continue;
+            };
+            if let Some(parent) = self
+                .parent(*id)
+                .and_then(|at| self.sums.get_mut(at.0 as usize))
+            {
+                parent.add(sum);
+            }
         }
     }
 
-    fn at(&mut self, context: ContextId) -> &mut Metrics {
-        let index = context.0 as usize;
-        if let Some(touched) = self.is_touched.get_mut(index).filter(|touched| !**touched) {
-            *touched = true;
-            self.touched.push(context);
+    fn parent(&self, id: ContextId) -> Option<ContextId> {
+        let context = self.contexts.get(id.0 as usize)?;
+        (id != ContextId::ROOT).then_some(context.parent)
+    }
+
+    /// Marks a context and all above it.
+    fn touch(&mut self, context: ContextId) {
+        let mut next = Some(context);
+        while let Some(id) = next {
+            match self.is_touched.get_mut(id.0 as usize) {
+                Some(touched) if !*touched => *touched = true,
+                _ => return,
+            }
+            self.touched.push(id);
+            next = self.parent(id);
         }
-        #[expect(
-            clippy::indexing_slicing,
-            reason = "one place for every context of the table that contexts come from"
-        )]
-        &mut self.metrics[index]
     }
 
     /// The cells of one window and thread. Nothing is the root's own, but for samples and waits outside every known function.
-    fn drain(&mut self, of: &Cell, out: &mut Vec<Cell>) {
-        self.touched.sort_unstable();
+    fn drain(&mut self, group: &[Cell], out: &mut Vec<Cell>) {
+        let mut own = group.iter().peekable();
+        let Some(first) = group.first() else {
+            return;
+        };
         for context in self.touched.drain(..) {
-            let metrics = self
-                .metrics
-                .get_mut(context.0 as usize)
-                .map(std::mem::take)
-                .unwrap_or_default();
-            if let Some(touched) = self.is_touched.get_mut(context.0 as usize) {
+            let at = context.0 as usize;
+            let sum = self.sums.get_mut(at).map(std::mem::take);
+            let sum = sum.unwrap_or_default();
+            if let Some(touched) = self.is_touched.get_mut(at) {
                 *touched = false;
+            }
+            let mut metrics = Metrics {
+                total_wall_ns: sum.wall_ns,
+                total_cpu_ns: sum.cpu_ns,
+                probe_events: sum.probe_events,
+                ..Metrics::default()
+            };
+            while let Some(cell) = own.next_if(|cell| cell.context == context) {
+                metrics.add(&Metrics {
+                    probe_events: 0,
+                    ..cell.metrics
+                });
             }
             if context != ContextId::ROOT || metrics.samples > 0 || metrics.waits > 0 {
                 out.push(Cell {
                     context,
                     metrics,
-                    ..*of
+                    ..*first
                 });
             }
         }

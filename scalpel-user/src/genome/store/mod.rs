@@ -4,9 +4,11 @@
 
 mod aside;
 mod budget;
+mod bulk;
 mod error;
 mod exists;
 mod header;
+mod nodes;
 pub mod query;
 mod read;
 mod rows;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Statement, params, params_from_iter};
 
-use super::{exists, schema};
+use super::{bulk, exists, nodes, schema};
 use crate::catalog::{Catalog, FactsOfFiles, Kept, Matches};
 use crate::event::FuncId;
 use crate::function::{FunctionInfo, FunctionTable, UnknownReason};
@@ -54,31 +54,31 @@ impl<'a> Rows<'a> {
         (1i64..).zip(self.runs.iter().copied())
     }
 
-    /// All cells, by the numbers that their threads have in the file.
-    fn cells(&self) -> Vec<(u32, &'a Cell)> {
-        let mut first = 0;
-        let mut cells = Vec::new();
-        for run in &self.runs {
-            cells.extend(
-                run.tree
-                    .cells
-                    .iter()
-                    .map(|cell| (first + cell.thread, cell)),
-            );
-            first += run.tree.threads.len() as u32;
-        }
-        cells
+    /// All contexts.
+    pub(super) const fn contexts(&self) -> &'a [Context] {
+        self.contexts
+    }
+
+    /// The trees of all runs.
+    pub(super) fn trees(&self) -> impl Iterator<Item = &'a Tree> {
+        self.runs.iter().map(|run| &run.tree)
+    }
+
+    pub(super) fn cells(&self) -> impl Iterator<Item = &'a Cell> {
+        self.trees().flat_map(|tree| &tree.cells)
     }
 }
 
 /// Fills the empty file at `path`. `max_pages` is a limit for tests of a full disk.
 pub(super) fn write(genome: &Rows<'_>, path: &Path, max_pages: Option<u32>) -> Sqlite<()> {
-    fill(path, max_pages, |db| {
+    let roots = fill(path, max_pages, |db| {
         write_rows(genome, db)?;
         exists::write(genome.catalog, db)?;
         exists::write_facts(genome.facts, db)?;
-        exists::write_matches(genome.matches, db)
-    })
+        exists::write_matches(genome.matches, db)?;
+        nodes::roots(db)
+    })?;
+    nodes::write(genome, path, &roots).map_err(bulk::error)
 }
 
 /// Fills the empty file at `path` with what exists, and no recording.
@@ -94,15 +94,16 @@ pub(super) fn write_kept(kept: &Kept, path: &Path) -> Sqlite<()> {
     })
 }
 
-fn fill(
+fn fill<T>(
     path: &Path,
     max_pages: Option<u32>,
-    rows: impl FnOnce(&Connection) -> Sqlite<()>,
-) -> Sqlite<()> {
+    rows: impl FnOnce(&Connection) -> Sqlite<T>,
+) -> Sqlite<T> {
     let mut db = Connection::open(path)?;
     // The file is aside and fsynced before it gets its name: a journal would only write everything twice.
+    db.pragma_update(None, "page_size", bulk::PAGE as u32)?;
     db.execute_batch(
-        "PRAGMA page_size = 8192; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; \
+        "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; \
          PRAGMA temp_store = MEMORY; PRAGMA cache_size = -65536;",
     )?;
     db.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
@@ -118,9 +119,10 @@ fn fill(
     transaction.execute(exists::schema::STATES, [])?;
     transaction.execute_batch(schema::SUMS)?;
     transaction.execute_batch(exists::schema::VIEWS)?;
-    rows(&transaction)?;
+    let wrote = rows(&transaction)?;
     transaction.commit()?;
-    db.close().map_err(|(_, error)| error)
+    db.close().map_err(|(_, error)| error)?;
+    Ok(wrote)
 }
 
 /// Size the file will have, estimated from above: for a message about a full disk.
@@ -157,8 +159,6 @@ fn write_rows(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
     write_runs(genome, db)?;
     write_functions(genome, db)?;
     write_threads(genome, db)?;
-    write_contexts(genome, db)?;
-    write_cells(genome, db)?;
     write_histograms(genome, "histograms", |tree| &tree.histograms, db)?;
     write_histograms(
         genome,
@@ -281,42 +281,6 @@ fn write_threads(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
     Ok(())
 }
 
-fn write_contexts(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
-    let mut row = insert(db, "contexts", 4)?;
-    for (id, context) in (0i64..).zip(genome.contexts) {
-        let func = context.func.map(FuncId::get);
-        row.execute((
-            id,
-            context.parent.0,
-            func,
-            schema::source_number(context.source),
-        ))?;
-    }
-    Ok(())
-}
-
-fn write_cells(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
-    // Rows in the order of the key are appended; others would split pages all over the table.
-    let mut order = genome.cells();
-    order.sort_unstable_by_key(|(thread, cell)| (cell.window, *thread, cell.context));
-    // What SQLite and every reader can still add up: absurd numbers of a damaged stream are cut to that.
-    let mut left = [i64::MAX; schema::METRICS];
-    let mut row = insert(db, "cells", 3 + schema::METRICS)?;
-    for (thread, cell) in order {
-        row.raw_bind_parameter(1, cell.window)?;
-        row.raw_bind_parameter(2, thread)?;
-        row.raw_bind_parameter(3, cell.context.0)?;
-        let columns = schema::to_columns(&cell.metrics).into_iter().zip(&mut left);
-        for (column, (value, left)) in (4usize..).zip(columns) {
-            let fits = int(value).min(*left);
-            *left -= fits;
-            row.raw_bind_parameter(column, fits)?;
-        }
-        row.raw_execute()?;
-    }
-    Ok(())
-}
-
 fn write_histograms(
     genome: &Rows<'_>,
     table: &str,
@@ -374,14 +338,9 @@ fn write_doubts(run: i64, genome: &Genome, db: &Connection) -> Sqlite<()> {
 }
 
 fn write_sums(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
-    let cells = genome.runs.iter().flat_map(|run| &run.tree.cells);
-    let own = totals::sum_up(genome.contexts.len(), cells);
-    let tree = &Tree {
-        contexts: genome.contexts.to_vec(),
-        ..Tree::default()
-    };
     let mut row = insert(db, "func_total", 17)?;
-    for (func, total) in (1i64..).zip(totals::functions(tree, &own, genome.functions)) {
+    let totals = totals::functions_of_cells(genome.contexts, genome.cells(), genome.functions);
+    for (func, total) in (1i64..).zip(totals) {
         let m = &total.metrics;
         let [self_wall, self_cpu, total_wall, total_cpu] = times(m);
         if total.contexts > 0 {
@@ -405,21 +364,6 @@ fn write_sums(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
                 int(total.total_off_cpu_ns),
             ])?;
         }
-    }
-    let mut row = insert(db, "edge_total", 7)?;
-    for edge in totals::edges(tree, &own) {
-        let [_, _, wall, cpu] = times(&edge.metrics);
-        let (caller, source) = (edge.caller.map(FuncId::get), edge.source.word());
-        let (calls, samples) = (int(edge.metrics.calls), int(edge.metrics.samples));
-        row.execute(params![
-            caller,
-            edge.callee.get(),
-            calls,
-            wall,
-            cpu,
-            samples,
-            source
-        ])?;
     }
     Ok(())
 }
