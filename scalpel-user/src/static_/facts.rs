@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalog::{Flags, Gap, Kind, Span};
 
 /// Changes whenever the same text gives other facts or another order of definitions.
-pub(super) const FACTS_VERSION: u32 = 2;
+pub(super) const FACTS_VERSION: u32 = 3;
 
 /// A name, as a place in [`Facts::names`].
 pub(super) type Name = u32;

@@ -238,6 +238,22 @@ impl Walk<'_> {
     }
 }
 
+impl Walk<'_> {
+    /// As [`Self::call`]. Before the body of the innermost definition stand default values and bases: they are worked out where
+    /// it is made, by what is around it.
+    pub(super) fn call_outside_of_heads(&mut self, node: Node<'_>, path: Vec<Name>) {
+        self.call(node, path, None);
+        let definition = self.definition().map(|id| id as usize);
+        let found = definition.and_then(|id| self.parsed.definitions.get(id));
+        let body = found.map_or(0, |found| found.span.body.byte);
+        let outer = self.outer_scope();
+        let call = self.facts().calls.last_mut();
+        if let Some(call) = call.filter(|call| call.byte < body) {
+            call.scope = outer;
+        }
+    }
+}
+
 fn count_arguments(list: Node<'_>) -> u8 {
     let mut cursor = list.walk();
     let named = list

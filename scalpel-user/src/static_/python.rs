@@ -421,7 +421,7 @@ fn call(walk: &mut Walk<'_>, node: Node<'_>) {
         Some(path) => walk.path(&path),
         None => above(walk, function),
     };
-    walk.call(node, path, None);
+    walk.call_outside_of_heads(node, path);
 }
 
 /// `super().name`.

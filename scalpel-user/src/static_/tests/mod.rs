@@ -547,3 +547,33 @@ w.cs 1:154-1:160 static-block N.C..cctor#0 static
 "#,
     );
 }
+
+#[test]
+fn default_values_and_bases_of_python_are_called_for_by_what_is_around() {
+    let catalog = catalog(&[(
+        "a.py",
+        "\
+def made(): pass
+def plain(a=made(), *, b: made() = 1): made()
+class Shop(made()):
+    def add(self, a=made()): return lambda b=made(): made()
+",
+    )]);
+    let name = |id: crate::catalog::DefId| &*catalog.definitions[id.index()].qualified;
+    let calls = catalog
+        .edges
+        .iter()
+        .map(|edge| (edge.line, edge.column, name(edge.caller)));
+    let mut calls: Vec<_> = calls.collect();
+    calls.sort_unstable();
+    let expect = [
+        (2, 12, "<module>"),
+        (2, 26, "<module>"),
+        (2, 39, "plain"),
+        (3, 11, "<module>"),
+        (4, 20, "Shop"),
+        (4, 45, "Shop.add"),
+        (4, 53, "Shop.add.<locals>.<lambda>"),
+    ];
+    assert_eq!(calls, expect);
+}
