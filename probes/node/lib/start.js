@@ -10,7 +10,7 @@ const HELPER = '$scalpel';
 const KINDS = { runtime: 1, blindSpot: 2, refusal: 4, unseen: 7 };
 
 /** Why functions may run unseen. */
-const UNSEEN = { before: 1, unwatched: 4 };
+const UNSEEN = { before: 1, unread: 3, unwatched: 4 };
 
 /** Files that are told one by one, and the longest path that is not cut. */
 const MOST_FILES = 100;
@@ -35,8 +35,9 @@ function start(preload) {
   const refusal = addon.connect(`Node.js ${process.versions.node}`);
   if (refusal !== undefined) return;
   const mode = addon.option('mode');
-  if (mode === 'v8') {
-    if (!require('./coverage.js').start(addon)) return;
+  if (mode === 'v8' && !require('./coverage.js').start(addon)) {
+    addon.note(KINDS.unseen, UNSEEN.unwatched, '');
+    return;
   }
   const probe = { addon, mode, preload, helper: makeHelper(addon), isMainThread, HELPER };
   Object.defineProperty(globalThis, HELPER, { value: probe.helper });
@@ -66,10 +67,35 @@ function tellLoaded({ addon, mode, preload }) {
   const own = preload.slice(0, preload.lastIndexOf('/') + 1);
   const files = Object.keys(require.cache).filter((file) => !file.startsWith(own));
   const isToldWhole = files.length > MOST_FILES || files.some((file) => Buffer.byteLength(file) > LONGEST_PATH);
-  // Nobody knows what lies in a snapshot.
-  const flags = process.execArgv;
-  const hasSnapshot = flags.some((flag) => flag.startsWith('--snapshot-blob')) && !flags.includes('--build-snapshot');
-  for (const file of isToldWhole || hasSnapshot ? [''] : files) addon.note(KINDS.unseen, UNSEEN.before, file);
+  for (const file of isToldWhole || hasSnapshot() ? [''] : files) addon.note(KINDS.unseen, UNSEEN.before, file);
+  // The text in it is compiled by no hook, and which files it was made of is not known.
+  if (isSingleExecutable()) addon.note(KINDS.unseen, UNSEEN.unread, '');
+}
+
+/** Nobody knows what lies in a snapshot. */
+function hasSnapshot() {
+  const flags = [...process.execArgv, ...String(process.env.NODE_OPTIONS ?? '').split(/[\s"]+/)];
+  return flags.some((flag) => flag.startsWith('--snapshot-blob')) && !flags.includes('--build-snapshot');
+}
+
+/** Whether the program is part of the executable. Before 20.12 nothing tells but that it is its own script. */
+function isSingleExecutable() {
+  try {
+    return require('node:sea').isSea();
+  } catch {
+    const [, script] = process.argv;
+    return script !== undefined && sameFile(script, process.execPath);
+  }
+}
+
+function sameFile(one, other) {
+  const fs = require('fs');
+  try {
+    return fs.realpathSync(one) === fs.realpathSync(other);
+  } catch {
+    // Found by $PATH.
+    return other.endsWith(`/${one}`);
+  }
 }
 
 /** What inserted code calls; the rest of it is made by the addon. */

@@ -177,7 +177,11 @@ mod tests {
 
     #[test]
     fn the_library_is_told_as_left_out_unless_it_is_watched() {
-        let told = |include| Filter::new(include, "", STDLIB).standard_left_out().to_vec();
+        let told = |include| {
+            Filter::new(include, "", STDLIB)
+                .standard_left_out()
+                .to_vec()
+        };
         let both = ["/usr/lib/python3.12/", "/opt/py/lib/python3.12/"];
         assert_eq!(told(""), both);
         assert_eq!(told("app"), both);

@@ -25,4 +25,6 @@ mod probe;
 mod profile;
 mod python;
 mod source;
+#[cfg(not(Py_3_12))]
+mod threads;
 mod word;

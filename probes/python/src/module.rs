@@ -70,10 +70,14 @@ unsafe extern "C" fn modes(_: Object, _: Arguments, _: ffi::Py_ssize_t) -> Objec
 /// `is_main()`: whether this is the first interpreter of the process.
 unsafe extern "C" fn is_main(_: Object, _: Arguments, _: ffi::Py_ssize_t) -> Object {
     // SAFETY: the lock is held.
-    unsafe {
-        let thread = ffi::PyThreadState_Get();
-        boolean(interpreter_of(thread) == ffi::PyInterpreterState_Main())
-    }
+    boolean(unsafe { is_in_main() })
+}
+
+/// # Safety
+/// The interpreter lock is held.
+pub(crate) unsafe fn is_in_main() -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { interpreter_of(ffi::PyThreadState_Get()) == ffi::PyInterpreterState_Main() }
 }
 
 #[cfg(Py_3_9)]
@@ -158,6 +162,11 @@ unsafe extern "C" fn finish(_: Object, _: Arguments, _: ffi::Py_ssize_t) -> Obje
     {
         codes.tell_excluded(probe.segment);
     }
+    #[cfg(not(Py_3_12))]
+    if let Some(probe) = probe() {
+        // SAFETY: the lock is held, and only the main interpreter has been given this function.
+        unsafe { crate::threads::tell_unfollowed(probe) };
+    }
     none()
 }
 
@@ -175,8 +184,7 @@ unsafe extern "C" fn set_disable(
     none()
 }
 
-/// `set_profile(...)`: takes this thread's profile hook. Also what `threading.setprofile` is given: called with a new
-/// thread's first event.
+/// `set_profile()`: takes this thread's profile hook.
 #[cfg(not(Py_3_12))]
 unsafe extern "C" fn set_profile(_: Object, _: Arguments, _: ffi::Py_ssize_t) -> Object {
     if probe().is_some() {
@@ -186,18 +194,11 @@ unsafe extern "C" fn set_profile(_: Object, _: Arguments, _: ffi::Py_ssize_t) ->
     none()
 }
 
-/// Whether an object is [`set_profile`] as Python code has it.
-///
-/// # Safety
-/// The interpreter lock is held and `object` is alive.
+/// `follow_threads()`: threads that the program starts take the hook, too. Whether all do.
 #[cfg(not(Py_3_12))]
-pub(crate) unsafe fn is_set_profile(object: Object) -> bool {
-    // SAFETY: the caller's promise; a builtin function, as was looked.
-    unsafe {
-        ffi::PyCFunction_Check(object) != 0
-            && ffi::PyCFunction_GetFunction(object)
-                .is_some_and(|function| function as usize == set_profile as *const () as usize)
-    }
+unsafe extern "C" fn follow_threads(_: Object, _: Arguments, _: ffi::Py_ssize_t) -> Object {
+    // SAFETY: the lock is held, in the main interpreter: only there a probe starts.
+    boolean(unsafe { crate::threads::follow() && !crate::threads::has_others() })
 }
 
 /// `watch_profile()`: tells when the program takes the profile hook. Whether that is possible.
@@ -221,7 +222,7 @@ const fn method(name: &'static CStr, function: Function) -> ffi::PyMethodDef {
 #[cfg(Py_3_12)]
 const FUNCTIONS: usize = 8;
 #[cfg(not(Py_3_12))]
-const FUNCTIONS: usize = 9;
+const FUNCTIONS: usize = 10;
 
 /// The end of the table is an empty entry.
 static mut METHODS: [ffi::PyMethodDef; FUNCTIONS + 1] = [
@@ -236,6 +237,8 @@ static mut METHODS: [ffi::PyMethodDef; FUNCTIONS + 1] = [
     method(c"set_disable", set_disable),
     #[cfg(not(Py_3_12))]
     method(c"set_profile", set_profile),
+    #[cfg(not(Py_3_12))]
+    method(c"follow_threads", follow_threads),
     #[cfg(not(Py_3_12))]
     method(c"watch_profile", watch_profile),
     ffi::PyMethodDef::zeroed(),

@@ -10,8 +10,6 @@ use crate::filter::Origin;
 use crate::lines::last_line;
 use crate::members::{Member, Members};
 use crate::places::Place;
-#[cfg(not(Py_3_12))]
-use crate::python::attribute;
 use crate::python::{Owned, bytes_of, text};
 use crate::word::{CODE_ASYNC, CODE_GENERATOR, Slot};
 
@@ -215,16 +213,6 @@ unsafe fn leave_names(
         }
         ffi::PyErr_Clear();
     }
-}
-
-/// The text of any object's attribute.
-///
-/// # Safety
-/// As for [`Described::read`].
-#[cfg(not(Py_3_12))]
-pub(crate) unsafe fn attribute_text(object: *mut ffi::PyObject, name: &std::ffi::CStr) -> String {
-    // SAFETY: the caller's promise.
-    unsafe { attribute(object, name).and_then(|value| text(value.as_ptr())) }.unwrap_or_default()
 }
 
 /// # Safety

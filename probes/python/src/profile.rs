@@ -10,10 +10,9 @@ use pyo3_ffi as ffi;
 use scalpel::{Source, note_kind};
 
 use crate::layout;
-use crate::module::is_set_profile;
-use crate::names::attribute_text;
 use crate::probe::{Probe, probe};
-use crate::python::{Owned, aside, attribute, bytes_of};
+use crate::python::{Owned, attribute, bytes_of};
+use crate::threads;
 use crate::word::Word;
 
 /// `RETURN_VALUE` in every version from 3.8 to 3.11.
@@ -70,10 +69,6 @@ unsafe extern "C" fn on_audit(
     let Some(probe) = probe() else {
         return 0;
     };
-    // SAFETY: the interpreter audits under its lock.
-    if unsafe { is_new_thread_of_ours() } {
-        return 0;
-    }
     if TAKEN_AT.load(Ordering::Relaxed) == 0 {
         TAKEN_AT.store(probe.segment.clock().max(1), Ordering::Relaxed);
         let text = "the program uses sys.setprofile: calls of that thread are not seen meanwhile";
@@ -82,31 +77,6 @@ unsafe extern "C" fn on_audit(
     // SAFETY: the lock is held where the interpreter audits; if the queue is full, the gap stays open.
     unsafe { ffi::Py_AddPendingCall(Some(take_back), std::ptr::null_mut()) };
     0
-}
-
-/// Whether `threading` is setting the hook of a new thread to the one that this probe gave it.
-///
-/// # Safety
-/// The interpreter lock is held.
-unsafe fn is_new_thread_of_ours() -> bool {
-    // SAFETY: the lock is held; borrowed answers are used at once, and lookups by a text run no Python code.
-    unsafe {
-        aside(|| {
-            let frame = ffi::PyEval_GetFrame();
-            let code = (!frame.is_null()).then(|| attribute(frame.cast(), c"f_code"));
-            let starts = code.flatten().is_some_and(|code| {
-                attribute_text(code.as_ptr(), c"co_name") == "_bootstrap_inner"
-            });
-            let modules = ffi::PyImport_GetModuleDict();
-            if !starts || modules.is_null() {
-                return false;
-            }
-            let threading = ffi::PyDict_GetItemString(modules, c"threading".as_ptr());
-            let hook = (!threading.is_null()).then(|| attribute(threading, c"_profile_hook"));
-            hook.flatten()
-                .is_some_and(|hook| is_set_profile(hook.as_ptr()))
-        })
-    }
 }
 
 /// On the main thread, after the program's change: is the hook free again?
@@ -144,8 +114,10 @@ unsafe extern "C" fn on_event(
     let Some(probe) = probe() else {
         return 0;
     };
-    // SAFETY: the lock is held, and the frame object is the running frame's.
+    // SAFETY: the lock is held, and the frame object is the running frame's; the hook is that of threads of the main
+    // interpreter.
     unsafe {
+        threads::look_at_times(probe);
         match what {
             ffi::PyTrace_CALL => started(probe, frame),
             ffi::PyTrace_RETURN => ended(probe, frame, argument.is_null()),

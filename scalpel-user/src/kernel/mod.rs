@@ -8,6 +8,7 @@
 )]
 
 pub mod attach;
+pub mod births;
 pub mod breaker;
 pub mod btf;
 pub mod calibrate;
@@ -17,6 +18,7 @@ pub mod diagnostics;
 mod error;
 pub mod groups;
 mod hits;
+pub mod kin;
 pub mod lease;
 pub mod load;
 mod losses;

@@ -6,8 +6,12 @@
 //! mapping, birth and end of a thread on the host, and its records carry the full path. Those of strangers are dropped here. One event a
 //! thread would spare the strangers, but takes threads x CPUs descriptors and a switch of perf contexts each time a
 //! watched thread is scheduled.
+//!
+//! The same records tell what descendants of the targets execute and map that are not watched: functions that run there
+//! are seen by nobody, and must not look as if they never ran.
 
 use std::io;
+use std::sync::mpsc::Sender;
 
 use aya::Btf;
 use perf_event::data::{Mmap2, Record};
@@ -16,16 +20,21 @@ use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use scalpel_common::kernel::programs;
 
 use super::error::KernelError;
+use super::kin::Kin;
+use super::lease::now;
 use super::load::Kernel;
 use super::tracepoint;
 use super::watch::WatchedSet;
-use crate::event::{Addr, Control, MonoTime, Pid};
+use crate::event::{Addr, Control, MonoTime, Pid, Tid};
 
 /// Bytes of a CPU's ring: the birth and the end of a thread take some 64 each, and thousands may come between two passes.
 const RING: usize = 1 << 20;
 
 /// All rings together, on hosts with many CPUs.
 const RINGS: usize = 32 << 20;
+
+/// `PERF_RECORD_MISC_COMM_EXEC`: the new name is that of an executed program.
+const COMM_EXEC: u16 = 1 << 13;
 
 /// Least bytes of a CPU's ring: some 500 mappings.
 const LEAST_RING: usize = 64 << 10;
@@ -44,6 +53,7 @@ pub(super) fn attach(kernel: &mut Kernel, types: &Btf) -> Result<(), KernelError
 pub struct Mappings {
     cpus: Vec<Sampler>,
     watched: WatchedSet,
+    kin: Option<(Kin, Sender<Control>)>,
     lost: u64,
 }
 
@@ -66,8 +76,22 @@ impl Mappings {
         Ok(Self {
             cpus,
             watched: kernel.watched_set()?,
+            kin: None,
             lost: 0,
         })
+    }
+
+    /// From now on tells what the targets and all who descend from them do, watched or not. `members`: those who are there.
+    pub fn tell_kin(&mut self, members: impl IntoIterator<Item = Pid>, to: Sender<Control>) {
+        self.kin = Some((Kin::new(members), to));
+    }
+
+    /// Tells what has waited for the order to be certain. The last thing to do.
+    pub(super) fn tell_the_rest(&mut self) {
+        if let Some((kin, to)) = &mut self.kin {
+            // Nobody listens: nobody wants to know.
+            kin.rest().into_iter().all(|one| to.send(one).is_ok());
+        }
     }
 
     /// What was mapped since the last call: by processes that are watched now, and by others.
@@ -75,13 +99,23 @@ impl Mappings {
     /// An "other" may be a watched process that has just ended: its `Control::Exit` was in the control ring before it
     /// left the set.
     pub(super) fn read(&mut self) -> (Vec<Control>, Vec<Control>) {
-        let (mut watched, mut others) = (Vec::new(), Vec::new());
+        let (mut watched, mut others, mut births) = (Vec::new(), Vec::new(), Vec::new());
+        let before = MonoTime(now());
         for cpu in &mut self.cpus {
             while let Some(record) = cpu.next_record() {
                 let time = time_of(&record.to_contiguous());
-                match record.parse_record() {
+                let parsed = record.parse_record();
+                if self.kin.is_some()
+                    && let Ok(parsed) = &parsed
+                {
+                    births.extend(change(time, parsed, record.misc()));
+                }
+                match parsed {
                     Ok(Record::Mmap2(map)) if is_file(&map.filename) => {
                         let is_watched = self.watched.contains(map.pid);
+                        if let Some((kin, _)) = self.kin.as_mut().filter(|_| is_watched) {
+                            kin.admit(Pid(map.pid));
+                        }
                         let list = if is_watched {
                             &mut watched
                         } else {
@@ -93,6 +127,11 @@ impl Mappings {
                     _ => {}
                 }
             }
+        }
+        if let Some((kin, to)) = &mut self.kin {
+            let told = kin.release(births, before);
+            // Nobody listens: nobody wants to know.
+            told.into_iter().all(|one| to.send(one).is_ok());
         }
         (watched, others)
     }
@@ -127,6 +166,7 @@ fn open_on(cpu: usize, bytes: usize) -> io::Result<Sampler> {
         .one_cpu(cpu)
         .mmap(true)
         .mmap2(true)
+        .comm(true)
         .sample(SampleFlag::TIME)
         .sample_id_all(true)
         .clockid(Clock::MONOTONIC)
@@ -148,6 +188,32 @@ fn time_of(record: &[u8]) -> MonoTime {
 /// The kernel names mappings without a file `//anon`, `[vdso]`, `[stack]` and the like.
 fn is_file(name: &[u8]) -> bool {
     name.starts_with(b"/") && !name.starts_with(b"//")
+}
+
+/// A birth, an end, a program or a mapping; threads have none but mappings.
+fn change(time: MonoTime, record: &Record<'_>, misc: u16) -> Option<Control> {
+    match record {
+        Record::Fork(fork) if fork.pid == fork.tid => Some(Control::Fork {
+            time,
+            parent: Pid(fork.ppid),
+            child: Pid(fork.pid),
+            tid: Tid(fork.tid),
+            name: String::new(),
+        }),
+        Record::Exit(exit) => Some(Control::Exit {
+            time,
+            pid: Pid(exit.pid),
+            tid: Tid(exit.tid),
+            process_ended: None,
+        }),
+        Record::Comm(comm) if misc & COMM_EXEC != 0 => Some(Control::Exec {
+            time,
+            pid: Pid(comm.pid),
+            path: String::from_utf8_lossy(&comm.comm).into_owned(),
+        }),
+        Record::Mmap2(map) if is_file(&map.filename) => Some(control(time, map)),
+        _ => None,
+    }
 }
 
 fn control(time: MonoTime, map: &Mmap2<'_>) -> Control {

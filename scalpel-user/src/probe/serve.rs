@@ -179,7 +179,8 @@ impl Server {
             segment: 0,
             options: &self.options,
         };
-        self.say_runtime(&process, hello);
+        let now = MonoTime(super::drain::monotonic_ns());
+        self.say_runtime(&process, hello, now);
         // The recording is over: the connection closes.
         let _over = self.peers.send(Peer::Frames(Newcomer {
             stream: connection.stream,
@@ -228,6 +229,7 @@ impl Server {
             segment: memory.len(),
             options: &self.options,
         };
+        let since = MonoTime(super::drain::monotonic_ns());
         let answered = answer(
             &connection.stream,
             &welcome.to_bytes(),
@@ -242,7 +244,7 @@ impl Server {
             );
             return;
         }
-        self.say_runtime(process, hello);
+        self.say_runtime(process, hello, since);
     }
 
     /// The segment of a process: the one it has mapped already, or a new one.
@@ -306,35 +308,36 @@ impl Server {
             .map_err(|_gone| "the recording is over".to_owned())
     }
 
-    /// A runtime takes part; the value is how it speaks.
-    fn say_runtime(&self, process: &Process, hello: &Hello) {
+    /// A runtime takes part; the value is how it speaks. `since`: before it was answered, for then it goes on, and may be
+    /// another program by now.
+    fn say_runtime(&self, process: &Process, hello: &Hello, since: MonoTime) {
         let how = if hello.wants_segment {
             transport::SEGMENT
         } else {
             transport::SOCKET
         };
-        let (pid, source) = (process.pid(), hello.source);
-        self.tell(
-            pid,
-            source,
-            (note_kind::RUNTIME, how.into()),
-            &hello.runtime,
-        );
+        self.send(ProbeWord {
+            pid: process.pid(),
+            source: hello.source,
+            kind: note_kind::RUNTIME,
+            time: since,
+            value: how.into(),
+            text: hello.runtime.clone(),
+        });
     }
 
     fn say(&self, pid: Pid, source: u8, kind: u8, text: &str) {
-        self.tell(pid, source, (kind, 0), text);
-    }
-
-    fn tell(&self, pid: Pid, source: u8, (kind, value): (u8, u64), text: &str) {
-        let word = ProbeWord {
+        self.send(ProbeWord {
             pid,
             source,
             kind,
             time: MonoTime(super::drain::monotonic_ns()),
-            value,
+            value: 0,
             text: text.to_owned(),
-        };
+        });
+    }
+
+    fn send(&self, word: ProbeWord) {
         // The session is gone: nobody wants to know.
         let _gone = self.session.send((Feed::Probes, Input::Probe(word)));
     }

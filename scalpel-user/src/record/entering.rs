@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::household::Silence;
 use super::installed::{self, installed};
 use crate::event::{Pid, Source};
 use crate::probe::Takeover;
@@ -24,8 +25,8 @@ const REASON: u64 = 4096;
 /// What the helper of the Python probe says before a reason.
 const PREFIX: &str = "scalpel: not attached: ";
 
-/// Looks at the mappings of a command, where the kernel does not tell of them.
-const LOOKS: u32 = 50;
+/// Processes that are named one by one.
+const NAMED: usize = 3;
 
 /// Who was asked, and what there is to say of the others.
 #[derive(Debug, Default)]
@@ -34,13 +35,8 @@ pub(super) struct Entering {
     asked: FxHashMap<Pid, String>,
     /// What could not be entered, once for each process and runtime.
     pub(super) refused: Vec<String>,
-    /// Runtimes that were mapped while it was recorded.
-    mapped: FxHashSet<(Pid, Runtime)>,
-    /// Those with a probe that said HELLO, or of which all was said already.
-    settled: FxHashSet<(Pid, Runtime)>,
     /// Those of which it was said that nothing is seen.
     unseen: FxHashSet<(Pid, Runtime)>,
-    looks: u32,
 }
 
 impl Entering {
@@ -61,13 +57,12 @@ impl Entering {
         for process in processes {
             // It may have ended already: then there is nothing to say of it.
             for offer in runtimes::offers(process, &installed).unwrap_or_default() {
-                let settled = (process.pid(), offer.present.runtime);
-                entering.settled.insert(settled);
+                let it = (process.pid(), offer.present.runtime);
                 if takeovers
                     .iter()
-                    .any(|one| one.pid == settled.0 && one.outcome.is_err())
+                    .any(|one| one.pid == it.0 && one.outcome.is_err())
                 {
-                    entering.unseen.insert(settled);
+                    entering.unseen.insert(it);
                 }
                 if offer.offered != Offered::Calls || !is_told_of(takeovers, process.pid()) {
                     entering.take(process, &offer, socket);
@@ -101,30 +96,10 @@ impl Entering {
         ));
     }
 
-    /// A probe has said HELLO.
-    pub(super) fn heard(&mut self, pid: Pid, source: u8) {
+    /// A probe has said HELLO: which runtime it speaks for.
+    pub(super) fn heard(&mut self, pid: Pid, source: u8) -> Option<Runtime> {
         self.asked.remove(&pid);
-        let runtime = Source::from_u8(source).and_then(runtime_of);
-        self.settled.extend(runtime.map(|runtime| (pid, runtime)));
-    }
-
-    /// A process has mapped a file.
-    pub(super) fn mapped(&mut self, pid: Pid, path: &str) {
-        let runtime = Runtime::by_file(Path::new(path));
-        self.mapped.extend(runtime.map(|runtime| (pid, runtime)));
-    }
-
-    /// Looks itself at what processes have mapped, a few times: where the kernel does not tell.
-    pub(super) fn look(&mut self, processes: &[Process]) {
-        if self.looks == LOOKS {
-            return;
-        }
-        self.looks += 1;
-        for process in processes {
-            for runtime in process.runtimes().unwrap_or_default() {
-                self.mapped.insert((process.pid(), runtime));
-            }
-        }
+        Source::from_u8(source).and_then(runtime_of)
     }
 
     /// How many were asked.
@@ -133,10 +108,18 @@ impl Entering {
     }
 
     /// Runtimes of which nothing was seen: whatever is written in their languages may have run there.
-    pub(super) fn unseen(&self) -> Vec<(Pid, Source)> {
+    pub(super) fn unseen(&self, silence: &Silence) -> Vec<(Pid, Source)> {
         let asked = self.asked.keys().map(|pid| (*pid, Runtime::Python));
-        let silent = self.mapped.difference(&self.settled).copied();
-        let all = self.unseen.iter().copied().chain(asked).chain(silent);
+        let silent = silence.runtimes.iter().copied();
+        let strangers = silence.why_unknown.iter().map(|_| Pid::default());
+        let unknown = silence
+            .unknown
+            .iter()
+            .copied()
+            .chain(strangers)
+            .flat_map(|pid| silence.spoken.iter().map(move |runtime| (pid, *runtime)));
+        let all = self.unseen.iter().copied().chain(asked);
+        let all = all.chain(silent).chain(unknown);
         let mut all: Vec<_> = all
             .filter_map(|(pid, runtime)| Some((pid, source_of(runtime)?)))
             .collect();
@@ -145,24 +128,67 @@ impl Entering {
         all
     }
 
-    /// Those whose probe never came.
-    pub(super) fn missing(&self) -> Vec<String> {
+    /// Those whose probe never came, and those of which nothing is known.
+    pub(super) fn missing(&self, silence: &Silence) -> Vec<String> {
         let asked = self.asked.iter().map(|(pid, runtime)| {
             format!(
                 "process {pid}: {runtime} was asked to load its probe and did not come to a place where it could: its main \
                  thread ran no Python code to the end. Its functions are not visible"
             )
         });
-        let silent = self.mapped.difference(&self.settled).map(|(pid, runtime)| {
+        let mut missing: Vec<String> = asked.collect();
+        missing.sort_unstable();
+        let mut silent: FxHashMap<Runtime, Vec<Pid>> = FxHashMap::default();
+        for (pid, runtime) in &silence.runtimes {
+            silent.entry(*runtime).or_default().push(*pid);
+        }
+        let silent = silent.iter().map(|(runtime, pids)| {
             format!(
-                "process {pid}: {runtime} is in it and no probe of it said HELLO: its functions are not visible, native \
-                 functions and samples are"
+                "{}: {runtime} is in it and no probe of it said HELLO: its functions are not visible, native functions and \
+                 samples are where the process itself is watched",
+                named_processes(pids)
             )
         });
-        let mut missing: Vec<String> = asked.chain(silent).collect();
-        missing.sort_unstable();
+        let silent: std::collections::BTreeSet<String> = silent.collect();
+        missing.extend(silent);
+        if !silence.unknown.is_empty() && !silence.spoken.is_empty() {
+            missing.push(format!(
+                "{}: it ended, or became another program, before anybody could look at what it ran: functions of {} may \
+                 have run there, and are not visible if they did not run elsewhere. Kernel tracing (without --no-kernel) \
+                 sees what children run",
+                named_processes(&silence.unknown),
+                spoken(silence)
+            ));
+        }
+        if let Some(why) = silence
+            .why_unknown
+            .as_deref()
+            .filter(|_| !silence.spoken.is_empty())
+        {
+            missing.push(format!(
+                "not every process of this recording is known: {why}. Functions of {} that did not run elsewhere are not \
+                 visible",
+                spoken(silence)
+            ));
+        }
         missing
     }
+}
+
+/// `process 7`, `process 7, 8, 9 and 4 more`.
+fn named_processes(pids: &[Pid]) -> String {
+    let first: Vec<String> = pids.iter().take(NAMED).map(ToString::to_string).collect();
+    let first = first.join(", ");
+    match pids.len().saturating_sub(NAMED) {
+        0 => format!("process {first}"),
+        more => format!("process {first} and {more} more"),
+    }
+}
+
+/// `node and python`.
+fn spoken(silence: &Silence) -> String {
+    let words: Vec<&str> = silence.spoken.iter().map(|one| one.word()).collect();
+    words.join(" and ")
 }
 
 fn is_told_of(takeovers: &[Takeover], pid: Pid) -> bool {
@@ -286,29 +312,49 @@ mod tests {
 
     #[test]
     fn a_runtime_whose_probe_never_spoke_is_told_of() {
-        let mut entering = Entering::default();
-        for path in ["/usr/bin/python3.13", "/usr/bin/node", "/usr/lib/libc.so.6"] {
-            entering.mapped(Pid(1), path);
-        }
-        entering.mapped(Pid(2), "/usr/bin/python3.13");
-        entering.heard(Pid(1), Source::Python as u8);
-        let missing = entering.missing();
+        let entering = Entering::default();
+        let silence = Silence {
+            runtimes: vec![(Pid(1), Runtime::Node), (Pid(2), Runtime::Python)],
+            ..Silence::default()
+        };
+        let missing = entering.missing(&silence);
         assert_eq!(missing.len(), 2, "{missing:?}");
         assert!(missing[0].starts_with("process 1: node"), "{missing:?}");
         assert!(missing[1].starts_with("process 2: python"), "{missing:?}");
         let unseen = [(Pid(1), Source::Node), (Pid(2), Source::Python)];
-        assert_eq!(entering.unseen(), unseen);
+        assert_eq!(entering.unseen(&silence), unseen);
+    }
+
+    #[test]
+    fn a_process_of_which_nothing_is_known_hides_every_language_that_was_seen_at_all() {
+        let entering = Entering::default();
+        let silence = Silence {
+            unknown: (3..8).map(Pid).collect(),
+            spoken: vec![Runtime::Python],
+            ..Silence::default()
+        };
+        let missing = entering.missing(&silence);
+        assert_eq!(missing.len(), 1, "{missing:?}");
+        assert!(missing[0].starts_with("process 3, 4, 5 and 2 more: it ended"));
+        assert_eq!(entering.unseen(&silence).len(), 5);
+        let silence = Silence {
+            spoken: Vec::new(),
+            ..silence
+        };
+        assert!(entering.missing(&silence).is_empty());
+        assert!(entering.unseen(&silence).is_empty());
     }
 
     #[test]
     fn one_that_was_asked_counts_until_it_comes() {
         let mut entering = Entering::default();
+        let nothing = Silence::default();
         entering.asked.insert(Pid(1), "python 3.14.8".into());
-        entering.settled.insert((Pid(1), Runtime::Python));
-        assert!(entering.missing()[0].contains("was asked"));
-        assert_eq!(entering.unseen(), [(Pid(1), Source::Python)]);
-        entering.heard(Pid(1), Source::Python as u8);
-        assert!(entering.missing().is_empty());
+        assert!(entering.missing(&nothing)[0].contains("was asked"));
+        assert_eq!(entering.unseen(&nothing), [(Pid(1), Source::Python)]);
+        let spoke = entering.heard(Pid(1), Source::Python as u8);
+        assert_eq!(spoke, Some(Runtime::Python));
+        assert!(entering.missing(&nothing).is_empty());
     }
 
     #[test]

@@ -149,7 +149,9 @@ impl Live {
             self.tell_of_runtimes(&report, output);
         }
         self.send = None;
-        (detached, polled.unwrap_or_default())
+        let polled = polled.unwrap_or_default();
+        self.side_band_lost = polled.side_band_lost;
+        (detached, polled)
     }
 
     fn while_it_ends<T: Default + Send + 'static>(

@@ -30,8 +30,12 @@ impl Live {
 
     /// A probe that speaks of its runtime is there: the kernel tells when its threads go on.
     pub(super) fn word(&mut self, word: ProbeWord) {
-        if word.kind == note_kind::RUNTIME {
-            self.entering.heard(word.pid, word.source);
+        // Only the server knows when it was: notes of a segment have the time of another clock.
+        if word.kind == note_kind::RUNTIME
+            && word.value != 0
+            && let Some(runtime) = self.entering.heard(word.pid, word.source)
+        {
+            self.family.heard(word.pid, runtime, word.time);
         }
         if word.kind == note_kind::RUNTIME
             && let Some(tracer) = &mut self.tracer
@@ -91,6 +95,19 @@ impl Live {
             value: why,
             text: String::new(),
         }));
+    }
+
+    /// Says what the watched processes did outside of what is watched.
+    pub(super) fn note_unwatched(&mut self) {
+        let mut notes = self.unwatched.notes();
+        let silence = self.family.finish(self.side_band_lost);
+        notes.extend(self.entering.missing(&silence));
+        for (pid, source) in self.entering.unseen(&silence) {
+            self.unseen(pid, source as u8, unseen::UNWATCHED);
+        }
+        for note in notes {
+            self.take(Input::Note(note));
+        }
     }
 
     pub(super) fn tell_of_runtimes(&mut self, report: &probe::ProbeReport, output: &Output) {

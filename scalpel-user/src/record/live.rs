@@ -6,11 +6,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use scalpel_common::segment::unseen;
 
 use super::cost::TargetCpu;
 use super::counted::Counted;
 use super::entering::Entering;
+use super::family::Family;
 use super::governor::Governor;
 use super::installed;
 use super::names::Names;
@@ -30,7 +30,7 @@ use crate::kernel::Mechanism;
 use crate::kernel::attach::SiteRequest;
 use crate::kernel::calibrate::ProbeCosts;
 use crate::output::Output;
-use crate::plan::{Mode, RecordPlan};
+use crate::plan::{Mode, ProbeMode, RecordPlan};
 use crate::probe;
 use crate::session::Session;
 use crate::target::Process;
@@ -74,6 +74,8 @@ pub(super) struct Live {
     ticked: Instant,
     pub(super) unwatched: Unwatched,
     pub(super) entering: Entering,
+    pub(super) family: Family,
+    pub(super) side_band_lost: u64,
     /// How far times of probes may lie from the kernel's clock.
     pub(super) clock_error_ns: Option<u64>,
 }
@@ -89,9 +91,26 @@ impl Live {
     ) -> Result<Self> {
         let (send, inputs) = sync_channel(CHANNEL);
         let hz = run.sample_hz;
+        let mut family = Family::default();
+        let has_probes = plan.runtimes.mode != ProbeMode::Off;
         let tracer = match plan.runtimes.alone {
-            true => None,
-            false => Some(Tracer::start(plan, start, subject, hz, send.clone())?),
+            true => {
+                if has_probes {
+                    family.watch(&subject.processes);
+                }
+                None
+            }
+            false => {
+                let family = has_probes.then_some(&mut family);
+                Some(Tracer::start(
+                    plan,
+                    start,
+                    subject,
+                    hz,
+                    send.clone(),
+                    family,
+                )?)
+            }
         };
         let launched = subject.spawned.as_ref();
         let mut live = Self {
@@ -115,6 +134,8 @@ impl Live {
             )
             .probing(plan.measurement.mode != Mode::Sample),
             entering: Entering::default(),
+            family,
+            side_band_lost: 0,
             clock_error_ns: None,
         };
         live.take(Input::Run(run));
@@ -224,9 +245,6 @@ impl Live {
             if self.ticked.elapsed() >= TICK {
                 self.tick();
                 self.admit_members(subject);
-                if self.runtimes.is_some() && self.tracer.is_none() {
-                    self.entering.look(&subject.processes);
-                }
                 if subject.has_ended() {
                     break;
                 }
@@ -257,21 +275,10 @@ impl Live {
         }
         self.count(Counted::due);
         self.govern();
+        self.family.tick();
         self.cpu.look();
         let failed = self.outputs.writer().and_then(|writer| writer.tick().err());
         self.note_log_failure(failed);
-    }
-
-    /// Says what the watched processes did outside of what is watched.
-    pub(super) fn note_unwatched(&mut self) {
-        let mut notes = self.unwatched.notes();
-        notes.extend(self.entering.missing());
-        for (pid, source) in self.entering.unseen() {
-            self.unseen(pid, source as u8, unseen::UNWATCHED);
-        }
-        for note in notes {
-            self.take(Input::Note(note));
-        }
     }
 
     /// An input of the rings or lanes.
@@ -330,9 +337,6 @@ impl Live {
             self.executed(pid, time);
         }
         if let Some((pid, path)) = mapped {
-            if self.runtimes.is_some() {
-                self.entering.mapped(pid, &path);
-            }
             self.mapped(pid, &path);
         }
     }

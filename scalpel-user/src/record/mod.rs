@@ -2,12 +2,15 @@
 //!
 //! Must not know stages: everything that happens goes through `Session::feed`, as in a replay.
 
+mod births;
 mod cost;
 mod counted;
 mod entering;
+mod family;
 mod finish;
 mod governor;
 mod guests;
+mod household;
 mod installed;
 mod live;
 mod members;

@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use super::cost::own_cpu_ns;
 use super::counted::Counted;
+use super::family::Family;
 use super::live::Start;
 use super::load;
 use super::subject::Subject;
@@ -70,6 +71,7 @@ impl Tracer {
         subject: &Subject,
         hz: u32,
         send: SyncSender<(Feed, Input)>,
+        family: Option<&mut Family>,
     ) -> Result<Self> {
         let mut kernel = load(plan, start, subject)?;
         let options = AttachOptions {
@@ -82,7 +84,10 @@ impl Tracer {
         };
         let mut attachments = Attachments::new(&kernel, options);
         attachments.set_targets(&subject.pids());
-        let mappings = Mappings::open(&kernel)?;
+        let mut mappings = Mappings::open(&kernel)?;
+        if let Some(family) = family {
+            family.follow(&mut mappings, &subject.processes);
+        }
         let lease = kernel.lease()?;
         let decoders = Decoders {
             sample: |bytes| decode::sample(bytes).ok(),

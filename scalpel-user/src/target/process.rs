@@ -38,6 +38,15 @@ pub struct Thread {
     pub name: String,
 }
 
+/// What the kernel keeps of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accounts {
+    /// It has waited for children: each takes faults to begin and to end. Nothing is kept of those that it did not wait for.
+    pub has_had_children: bool,
+    /// Where its program lies, another place after each exec; 0 = nothing is loaded yet or any more, 1 = it is not told to us.
+    pub code_at: u64,
+}
+
 impl Process {
     /// Takes hold of a process that can be watched: no zombie, kernel thread or mere thread.
     pub fn open(pid: Pid) -> Result<Self, TargetError> {
@@ -181,6 +190,19 @@ impl Process {
         }
         children.sort_unstable();
         Ok(children)
+    }
+
+    /// What the kernel keeps in its accounts, even of a process that has ended, until its parent asks.
+    pub fn accounts(&self) -> Result<Accounts, TargetError> {
+        let stat = read_stat(self.pid)?;
+        if ticks_to_ns(stat.starttime) != self.start_time {
+            return Err(TargetError::Gone { pid: self.pid });
+        }
+        let faults = stat.cminflt + stat.cmajflt;
+        Ok(Accounts {
+            has_had_children: faults > 0 || stat.cutime + stat.cstime > 0,
+            code_at: stat.startcode,
+        })
     }
 
     /// The file it executes, as itself sees it.
@@ -341,6 +363,33 @@ mod tests {
             Process::open(process.pid()),
             Err(TargetError::NoSuchProcess { .. })
         ));
+    }
+
+    #[test]
+    fn children_that_were_waited_for_are_in_the_accounts_of_a_process_that_has_ended() {
+        let check = |script: &str, expect: bool| {
+            let mut child = std::process::Command::new("sh")
+                .args(["-c", script])
+                .stdin(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let process = Process::open(Pid(child.id())).unwrap();
+            // The parent goes on while the program is being loaded.
+            while process.accounts().unwrap().code_at == 0 {}
+            assert_ne!(process.accounts().unwrap().code_at, 1);
+            drop(child.stdin.take());
+            let mut ended = [PollFd::new(&process.handle, PollFlags::IN)];
+            poll(&mut ended, None).unwrap();
+            assert_eq!(
+                process.accounts().unwrap().has_had_children,
+                expect,
+                "{script}"
+            );
+            child.wait().unwrap();
+            process.accounts().unwrap_err();
+        };
+        check("read line; true", false);
+        check("read line; (exit 0)", true);
     }
 
     #[test]

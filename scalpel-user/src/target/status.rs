@@ -29,7 +29,12 @@ pub struct Status {
     pub shadow_stack: bool,
     /// Number of threads.
     pub threads: u32,
+    /// It ignores SIGCHLD: children end without a trace in its accounts.
+    pub ignores_children: bool,
 }
+
+/// SIGCHLD in the masks of signals.
+const CHILD_BIT: u64 = 1 << 16;
 
 impl Status {
     /// Parses the text of the file; what is missing stays at its default.
@@ -75,6 +80,10 @@ impl Status {
                 self.shadow_stack = value.split_whitespace().any(|word| word == "shstk")
             }
             b"Threads" => self.threads = field(0),
+            b"SigIgn" => {
+                let mask = u64::from_str_radix(value, 16).unwrap_or_default();
+                self.ignores_children = mask & CHILD_BIT != 0;
+            }
             _ => {}
         }
     }
@@ -92,7 +101,8 @@ mod tests {
     #[test]
     fn the_lines_that_matter_are_read() {
         let text = b"Name:\tmy (odd) na\\nme \xff\nState:\tS (sleeping)\nTgid:\t42\nPPid:\t7\nTracerPid:\t9\nUid:\t0\t1000\t0\t0\n\
-            Gid:\t0\t100\t0\t0\nNSpid:\t42\t3\nKthread:\t0\nThreads:\t12\nSeccomp:\t2\nx86_Thread_features:\tshstk wrss\n";
+            Gid:\t0\t100\t0\t0\nNSpid:\t42\t3\nKthread:\t0\nThreads:\t12\nSeccomp:\t2\nx86_Thread_features:\tshstk wrss\n\
+            SigIgn:\t0000000000011000\n";
         let status = Status::parse(text);
         assert_eq!(status.name, "my (odd) na\\nme \u{fffd}");
         assert_eq!(
@@ -104,12 +114,14 @@ mod tests {
             (1000, 100, 12, 2)
         );
         assert!(status.in_nested_pid_namespace() && status.shadow_stack && !status.kernel_thread);
+        assert!(status.ignores_children);
     }
 
     #[test]
     fn an_old_kernel_without_some_lines_is_no_error() {
         let status = Status::parse(b"Name:\tx\nx86_Thread_features:\t\n");
         assert!(!status.shadow_stack && !status.in_nested_pid_namespace());
+        assert!(!Status::parse(b"SigIgn:\t0000000000001000\n").ignores_children);
         assert_eq!(Status::parse(b"").state, '?');
     }
 }

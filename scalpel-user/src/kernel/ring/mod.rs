@@ -68,6 +68,8 @@ pub struct PollerReport {
     pub unfinished: u64,
     /// Most bytes that a call ring was seen to hold.
     pub fullest: u64,
+    /// Births, programs and mappings that found no room.
+    pub side_band_lost: u64,
 }
 
 /// The thread. Dropping it ends it.
@@ -225,6 +227,10 @@ impl Pump {
             if !busy {
                 self.waiter.wait(INTERVAL);
             }
+        }
+        if let Some(mappings) = &mut self.rings.mappings {
+            mappings.tell_the_rest();
+            self.report.side_band_lost = mappings.lost();
         }
         self.report
     }

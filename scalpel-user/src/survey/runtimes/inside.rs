@@ -3,18 +3,22 @@
 //! The file is a stranger's: it is read in parts, and what does not fit tells nothing.
 
 use std::fs::File;
+use std::path::Path;
 
-use object::elf::SHT_NOBITS;
-use object::read::elf::ElfFile64;
+use memchr::memmem;
+use object::elf::{DT_NEEDED, SHT_NOBITS};
+use object::read::elf::{Dyn, ElfFile64};
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, ReadCache};
 
 use crate::target::Runtime;
 
 /// A symbol that only the runtime itself defines.
-const SYMBOLS: [(&str, Runtime); 11] = [
+const SYMBOLS: [(&str, Runtime); 12] = [
     ("_PyRuntime", Runtime::Python),
     ("Py_BytesMain", Runtime::Python),
     ("_ZN4node5StartEiPPc", Runtime::Node),
+    // Whatever loads add-ons: Electron, Bun, Deno.
+    ("napi_module_register", Runtime::Node),
     ("JNI_CreateJavaVM", Runtime::Java),
     ("ruby_run_node", Runtime::Ruby),
     ("php_module_startup", Runtime::Php),
@@ -29,12 +33,16 @@ const SYMBOLS: [(&str, Runtime); 11] = [
 /// First bytes of `_PyRuntime` since 3.13; a number of the version and whether there is no lock follow, 8 bytes each.
 const PYTHON_COOKIE: &[u8] = b"xdebugpy";
 
+/// What a program names that loads Python when it runs: one that `PyInstaller` has made.
+const STARTS_PYTHON: &[u8] = b"Py_Initialize";
+
 /// First bytes of the build information of Go.
 const GO_MAGIC: &[u8] = b"\xff Go buildinf:";
 
 /// Where the version stands in it, since Go 1.18: its length, then its text.
 const GO_VERSION: usize = 32;
 
+type Elf64Dyn = object::elf::Dyn64<LittleEndian>;
 type Elf<'a> = ElfFile64<'a, LittleEndian, &'a ReadCache<&'a File>>;
 
 /// What was found in a file.
@@ -60,6 +68,24 @@ impl Inside {
         if let Some(section) = elf.section_by_name(".go.buildinfo") {
             inside.add(Runtime::Go);
             inside.go = section.data().ok().and_then(go_version);
+        }
+        Some(inside)
+    }
+
+    /// Adds the runtimes of libraries that the program asks for, and those that it may load when it runs.
+    pub(super) fn of_program(file: &File) -> Option<Self> {
+        let mut inside = Self::of(file)?;
+        let cache = ReadCache::new(file);
+        let elf = Elf::parse(&cache).ok()?;
+        for library in needed(&elf) {
+            if let Some(runtime) = Runtime::by_file(Path::new(&library)) {
+                inside.add(runtime);
+            }
+        }
+        let constants = elf.section_by_name(".rodata");
+        let constants = constants.and_then(|section| section.data().ok());
+        if constants.is_some_and(|bytes| memmem::find(bytes, STARTS_PYTHON).is_some()) {
+            inside.add(Runtime::Python);
         }
         Some(inside)
     }
@@ -92,6 +118,26 @@ impl Inside {
             self.runtimes.push(runtime);
         }
     }
+}
+
+/// Names of the libraries that are loaded with it.
+fn needed(elf: &Elf<'_>) -> Vec<String> {
+    let (sections, data) = (elf.elf_section_table(), elf.data());
+    let Ok(Some((entries, strings))) = sections.dynamic(LittleEndian, data) else {
+        return Vec::new();
+    };
+    let Ok(strings) = sections.strings(LittleEndian, data, strings) else {
+        return Vec::new();
+    };
+    let named = entries
+        .iter()
+        .filter(|entry| entry.d_tag(LittleEndian) == DT_NEEDED);
+    let name = |entry: &Elf64Dyn| {
+        let at = u32::try_from(entry.d_val(LittleEndian)).ok()?;
+        let name = strings.get(at).ok()?;
+        Some(String::from_utf8_lossy(name).into_owned())
+    };
+    named.filter_map(name).collect()
 }
 
 /// Bytes of the file at a link-time address.
@@ -157,6 +203,9 @@ mod tests {
     fn this_program_has_no_runtime_and_no_program_is_nothing() {
         let us = File::open(std::env::current_exe().unwrap()).unwrap();
         assert_eq!(Inside::of(&us), Some(Inside::default()));
+        // This text is in it.
+        let may_load = Inside::of_program(&us).unwrap().runtimes;
+        assert_eq!(may_load, [Runtime::Python]);
         let text = File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
         assert_eq!(Inside::of(&text), None);
     }

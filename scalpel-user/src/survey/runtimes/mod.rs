@@ -44,6 +44,15 @@ pub fn of(process: &Process) -> Result<Vec<Present>, TargetError> {
     Ok(present)
 }
 
+/// The runtimes that a program has, loads with itself or names as one that it may load: by its file alone, for one that runs
+/// shortly. `named`: what the file is called there. `None` = it is no program.
+pub fn of_program(file: &File, named: &Path) -> Option<Vec<Runtime>> {
+    if let Some(runtime) = Runtime::by_file(named) {
+        return Some(vec![runtime]);
+    }
+    Inside::of_program(file).map(|inside| inside.runtimes)
+}
+
 /// What each of them offers. `installed`: the probes that there are.
 pub fn offers(process: &Process, installed: &Installed) -> Result<Vec<Offer>, TargetError> {
     let maps = process.maps()?;
