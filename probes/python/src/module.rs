@@ -165,7 +165,7 @@ unsafe extern "C" fn finish(_: Object, _: Arguments, _: ffi::Py_ssize_t) -> Obje
     #[cfg(not(Py_3_12))]
     if let Some(probe) = probe() {
         // SAFETY: the lock is held, and only the main interpreter has been given this function.
-        unsafe { crate::threads::tell_unfollowed(probe) };
+        unsafe { crate::threads::look(probe) };
     }
     none()
 }

@@ -117,7 +117,7 @@ unsafe extern "C" fn on_event(
     // SAFETY: the lock is held, and the frame object is the running frame's; the hook is that of threads of the main
     // interpreter.
     unsafe {
-        threads::look_at_times(probe);
+        threads::look(probe);
         match what {
             ffi::PyTrace_CALL => started(probe, frame),
             ffi::PyTrace_RETURN => ended(probe, frame, argument.is_null()),

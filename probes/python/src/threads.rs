@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use pyo3_ffi as ffi;
 use scalpel::{Source, note_kind, unseen};
@@ -17,17 +17,19 @@ use crate::python::attribute;
 
 /// The function that was replaced.
 static ORIGINAL: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
-/// The number that the next thread state would have had when the probe began, and how many were numbered for threads that
-/// take the hook.
-static NUMBERED_FROM: AtomicU64 = AtomicU64::new(0);
-static FOLLOWED: AtomicU64 = AtomicU64::new(0);
-/// It was told that others ran.
-static IS_TOLD: AtomicBool = AtomicBool::new(false);
-/// Events, to look now and then.
-static EVENTS: AtomicU64 = AtomicU64::new(0);
+/// How many thread states the interpreter has numbered, as far as each takes the hook; 0 = that is not known.
+static EXPECTED: AtomicU64 = AtomicU64::new(0);
 
-/// So often it is looked whether other threads ran: a program that is killed does not come to its end.
-const LOOK_EVERY: u64 = 4096;
+/// Which word of `PyInterpreterState` is the number that was given last. Private, and proved before it is trusted.
+const LAST_NUMBER: usize = if cfg!(Py_3_11) {
+    1
+} else if cfg!(Py_3_10) {
+    431
+} else if cfg!(Py_3_9) {
+    437
+} else {
+    333
+};
 
 unsafe extern "C" {
     /// As the interpreter tells of an exception that ends a thread.
@@ -63,7 +65,10 @@ static BEGIN: Definition = Definition(ffi::PyMethodDef {
 pub(crate) unsafe fn follow() -> bool {
     // SAFETY: the lock is held; a borrowed answer, used at once.
     unsafe {
-        NUMBERED_FROM.store(next_number().unwrap_or(0), Ordering::Relaxed);
+        if !are_numbered() {
+            return false;
+        }
+        EXPECTED.store(last_number(), Ordering::Relaxed);
         let modules = ffi::PyImport_GetModuleDict();
         if modules.is_null() {
             return false;
@@ -121,11 +126,10 @@ unsafe extern "C" fn start(
         let Some(followed) = followed(arguments) else {
             return original(module, arguments);
         };
+        let before = last_number();
         let started = original(module, followed);
-        // What was refused before it could be tried has no thread state.
-        if !started.is_null() || ffi::PyErr_ExceptionMatches(ffi::PyExc_RuntimeError) != 0 {
-            FOLLOWED.fetch_add(1, Ordering::Relaxed);
-        }
+        // One that could not be started has been numbered too.
+        EXPECTED.fetch_add(last_number().saturating_sub(before), Ordering::Relaxed);
         ffi::Py_DECREF(followed);
         started
     }
@@ -196,76 +200,59 @@ pub(crate) unsafe fn has_others() -> bool {
     }
 }
 
-/// Counts an event.
-///
-/// # Safety
-/// As for [`tell_unfollowed`].
-pub(crate) unsafe fn look_at_times(probe: &Probe) {
-    // Under the lock: no other thread counts.
-    let events = EVENTS.load(Ordering::Relaxed) + 1;
-    EVENTS.store(events, Ordering::Relaxed);
-    if events.is_multiple_of(LOOK_EVERY) {
-        // SAFETY: the caller's promise.
-        unsafe { tell_unfollowed(probe) };
-    }
-}
-
-/// Says if Python code has run in threads that took no hook: native ones that came in by themselves.
+/// Says if Python code has run in threads that took no hook: native ones that came in by themselves. Looked at with each event:
+/// a program that is killed does not come to its end.
 ///
 /// # Safety
 /// The interpreter lock is held, in the main interpreter.
+#[inline]
+pub(crate) unsafe fn look(probe: &Probe) {
+    let expected = EXPECTED.load(Ordering::Relaxed);
+    // SAFETY: the caller's promise; the word was proved when something was expected.
+    if expected != 0 && unsafe { last_number() } != expected {
+        tell_unfollowed(probe);
+    }
+}
+
 #[cold]
-pub(crate) unsafe fn tell_unfollowed(probe: &Probe) {
-    if IS_TOLD.load(Ordering::Relaxed) || NUMBERED_FROM.load(Ordering::Relaxed) == 0 {
-        return;
-    }
-    // SAFETY: the caller's promise.
-    let Some(next) = (unsafe { next_number() }) else {
-        return;
-    };
-    // Each number that was asked for was given away by asking, the first before anything else.
-    let followed = FOLLOWED.load(Ordering::Relaxed);
-    let expected = NUMBERED_FROM.load(Ordering::Relaxed) + 1 + followed;
-    // The one that was asked for now is none of the next time's.
-    FOLLOWED.store(followed + 1, Ordering::Relaxed);
-    if next <= expected {
-        return;
-    }
-    IS_TOLD.store(true, Ordering::Relaxed);
+fn tell_unfollowed(probe: &Probe) {
+    // Once is enough.
+    EXPECTED.store(0, Ordering::Relaxed);
     let text = "Python code was entered by threads of native code, which are not seen";
     let note = |kind, value, text: &str| probe.segment.note(kind, Source::Python, value, text);
     note(note_kind::NOTE, 0, text);
     note(note_kind::UNSEEN, unseen::UNWATCHED, "");
 }
 
-/// The number that a thread state gets now.
+/// Whether the word that is taken for the last number goes up by one with each new thread state.
 ///
 /// # Safety
 /// The interpreter lock is held, in the main interpreter.
-unsafe fn next_number() -> Option<u64> {
-    // SAFETY: the caller's promise; a state that no thread has ever been in is cleared and deleted again.
-    unsafe {
-        let state = ffi::PyThreadState_New(ffi::PyInterpreterState_Main());
-        if state.is_null() {
-            return None;
+unsafe fn are_numbered() -> bool {
+    let goes_up = |_| {
+        // SAFETY: the caller's promise; a state that no thread has ever been in is cleared and deleted again.
+        unsafe {
+            let before = last_number();
+            let state = ffi::PyThreadState_New(ffi::PyInterpreterState_Main());
+            if state.is_null() {
+                return false;
+            }
+            let after = last_number();
+            ffi::PyThreadState_Clear(state);
+            ffi::PyThreadState_Delete(state);
+            before != 0 && after == before + 1
         }
-        let number = number_of(state);
-        ffi::PyThreadState_Clear(state);
-        ffi::PyThreadState_Delete(state);
-        number
+    };
+    (0..3).all(goes_up)
+}
+
+/// # Safety
+/// The interpreter lock is held.
+unsafe fn last_number() -> u64 {
+    // SAFETY: the main interpreter lives as long as the process, and its state has more words than that in these versions.
+    unsafe {
+        *ffi::PyInterpreterState_Main()
+            .cast::<u64>()
+            .add(LAST_NUMBER)
     }
-}
-
-#[cfg(Py_3_9)]
-unsafe fn number_of(state: *mut ffi::PyThreadState) -> Option<u64> {
-    // SAFETY: a living thread state.
-    u64::try_from(unsafe { ffi::PyThreadState_GetID(state) }).ok()
-}
-
-/// 3.8 has no way to ask; the number is the 33rd word of its thread states.
-#[cfg(not(Py_3_9))]
-unsafe fn number_of(state: *mut ffi::PyThreadState) -> Option<u64> {
-    const NUMBER: usize = 32;
-    // SAFETY: a living thread state, which has 33 words in 3.8.
-    Some(unsafe { *state.cast::<u64>().add(NUMBER) })
 }
