@@ -200,6 +200,33 @@ mod tests {
     }
 
     #[test]
+    fn lost_samples_are_a_share_of_the_samples() {
+        let mut assembly = Assembly::new();
+        assembly.losses(&[Loss {
+            class: LossClass::Sample,
+            cpu: Some(1),
+            func: None,
+            count: 1,
+        }]);
+        let metrics = Metrics {
+            samples: 3,
+            ..Metrics::default()
+        };
+        let cells = vec![Cell {
+            window: 0,
+            thread: 0,
+            context: ContextId(0),
+            metrics,
+        }];
+        let tree = Tree {
+            cells,
+            ..Tree::default()
+        };
+        let genome = finish(assembly, tree);
+        assert!((genome.lost_share() - 0.25).abs() < 1e-9, "{genome:?}");
+    }
+
+    #[test]
     fn the_widest_doubt_about_a_function_wins() {
         for order in [[None, Some(3), Some(7)], [Some(7), Some(3), None]] {
             let mut assembly = Assembly::new();

@@ -98,9 +98,18 @@ impl Genome {
         gaps.max(loss::Losses::of(&self.losses).events())
     }
 
-    /// Lost events as a share of all events, 0 to 1.
+    /// Samples of stacks that arrived.
+    pub fn samples(&self) -> u64 {
+        self.tree
+            .cells
+            .iter()
+            .fold(0, |sum, cell| sum.saturating_add(cell.metrics.samples))
+    }
+
+    /// Lost events and samples as a share of all of them, 0 to 1.
     pub fn lost_share(&self) -> f64 {
-        share(self.lost(), self.events().saturating_add(self.lost()))
+        let arrived = self.events().saturating_add(self.samples());
+        share(self.lost(), arrived.saturating_add(self.lost()))
     }
 
     /// Whether the result is partial: the recording was cut, or lost more than `max_loss` (a share, 0 to 1) of its

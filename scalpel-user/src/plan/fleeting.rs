@@ -11,7 +11,7 @@ use super::{
     Attach, Choice, Destination, Exits, Measurement, Mode, Outputs, PlanError, ProbeMode,
     RecordPlan, Runtimes, some_unless_zero,
 };
-use crate::cli::{SortArg, StatArgs, TargetArgs, TopArgs};
+use crate::cli::{ProbingArgs, SortArg, StatArgs, TargetArgs, TopArgs};
 
 /// `stat`, decided.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,17 +54,7 @@ const DEFAULT_HZ: u32 = 99;
 /// A recording that counts calls, asks no runtime and keeps nothing.
 fn counting(args: StatArgs) -> Result<RecordPlan, PlanError> {
     let choice = choice(args.functions)?;
-    let measurement = Measurement {
-        mode: Mode::Count,
-        sample_hz: 0,
-        kernel_stacks: false,
-        off_cpu: None,
-        exits: args.probing.exits.into(),
-        complete: false,
-        attach: args.probing.attach.into(),
-        max_overhead: overhead(&args.probing, &choice),
-        ring_bytes: None,
-    };
+    let measurement = counted(&args.probing, &choice, 0);
     let duration = args.duration.map(|time| time.0);
     fleeting(
         args.target,
@@ -73,6 +63,21 @@ fn counting(args: StatArgs) -> Result<RecordPlan, PlanError> {
         duration,
         args.max_loss / 100.0,
     )
+}
+
+/// Calls counted, with stacks sampled beside them.
+fn counted(probing: &ProbingArgs, choice: &Choice, sample_hz: u32) -> Measurement {
+    Measurement {
+        mode: Mode::Count,
+        sample_hz,
+        kernel_stacks: false,
+        off_cpu: None,
+        exits: probing.exits.into(),
+        complete: false,
+        attach: probing.attach.into(),
+        max_overhead: overhead(probing, choice),
+        ring_bytes: None,
+    }
 }
 
 /// One that counts and samples a program's functions within the usual budget, and keeps nothing.
@@ -103,17 +108,7 @@ pub(super) fn watching(
 /// One that counts and samples, and is looked at while it runs.
 fn looking(args: TopArgs) -> Result<RecordPlan, PlanError> {
     let choice = choice(args.functions)?;
-    let measurement = Measurement {
-        mode: Mode::Count,
-        sample_hz: args.freq,
-        kernel_stacks: false,
-        off_cpu: None,
-        exits: args.probing.exits.into(),
-        complete: false,
-        attach: args.probing.attach.into(),
-        max_overhead: overhead(&args.probing, &choice),
-        ring_bytes: None,
-    };
+    let measurement = counted(&args.probing, &choice, args.freq);
     let once = args.once.then_some(args.interval);
     let duration = args.duration.or(once).map(|time| time.0);
     fleeting(args.target, choice, measurement, duration, 1.0)

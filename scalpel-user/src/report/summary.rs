@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::genome::{Genome, share};
+use crate::genome::Genome;
 use crate::report::function::{FunctionRow, State};
 use crate::report::{Known, Report, Unknown};
 use crate::tree::Metrics;
@@ -104,12 +104,9 @@ impl Summary {
             pid: genome.run.pid.0,
             duration_ns: genome.duration_ns(),
             events: report.events,
-            samples: sum(genome, |m| m.samples),
+            samples: genome.samples(),
             waits: sum(genome, |m| m.waits),
-            lost: (
-                report.lost,
-                share(report.lost, report.events.saturating_add(report.lost)),
-            ),
+            lost: (report.lost, genome.lost_share()),
             functions: (
                 count(State::Ran),
                 count(State::NeverRan),
