@@ -286,4 +286,12 @@ mod tests {
         assert!(Cli::try_parse_from(line).is_err());
         assert!(Cli::try_parse_from(["scalpel-ebpf", "record"]).is_err());
     }
+
+    /// Who comes into a cgroup later is told by the kernel alone: without it, what they ran would be said not to have run.
+    #[test]
+    fn a_cgroup_needs_the_kernel() {
+        let line = ["scalpel-ebpf", "record", "--cgroup", "a", "--no-kernel"];
+        let error = Cli::try_parse_from(line).unwrap_err().to_string();
+        assert!(error.contains("cannot be used with"), "{error}");
+    }
 }

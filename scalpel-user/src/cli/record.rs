@@ -77,7 +77,7 @@ pub struct RecordArgs {
     pub ring_size: Option<ByteSize>,
 
     /// Use no kernel tracing, and so no privilege: only what probes in the language runtimes tell.
-    #[arg(long, conflicts_with_all = ["func", "exclude", "lib", "max_probes", "mode", "kernel_stacks", "off_cpu", "complete", "attach", "ring_size"], help_heading = "Language runtimes")]
+    #[arg(long, conflicts_with_all = ["func", "exclude", "lib", "max_probes", "mode", "kernel_stacks", "off_cpu", "cgroup", "complete", "attach", "ring_size"], help_heading = "Language runtimes")]
     pub no_kernel: bool,
     /// Probes in language runtimes: `call` times every call, `count` only counts, `off` leaves the runtimes alone.
     #[arg(
