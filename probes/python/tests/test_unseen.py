@@ -108,7 +108,7 @@ EARLY = "function early() { return 1; }\nglobalThis.early = early;\n"
 
 def single_executable(folder):
     """Put `blob` into a copy of Node.js, as postject does; the path, or nothing where it cannot be."""
-    with open(NODE, "rb") as file, open(os.path.join(folder, "blob"), "rb") as other:
+    with open(shutil.which(NODE), "rb") as file, open(os.path.join(folder, "blob"), "rb") as other:
         node, blob = bytearray(file.read()), other.read()
     fuse = node.find(FUSE)
     at, count = struct.unpack_from("<Q", node, 32)[0], struct.unpack_from("<H", node, 56)[0]
@@ -265,7 +265,8 @@ class Unseen(ProbeTest):
             self.assertEqual(states["never"], ("never-ran", None), told["doubts"])
 
     def test_where_the_kernel_tells_of_no_children_one_sign_of_them_is_enough(self):
-        self.program(CHILD, "child.py")
+        # Long enough to be looked at: what takes the place of a target and is over before has no sign.
+        self.program(CHILD + "import time\ntime.sleep(2)\n", "child.py")
         self.program("def never(): pass\n", "idle.py")
         inside = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
         if subprocess.run([*inside, "true"], capture_output=True).returncode:
