@@ -361,11 +361,17 @@ fn lines(said: &str) -> Option<f64> {
     head.rsplit(' ').next()?.parse().ok()
 }
 
-/// The last two names of a path.
+/// The last two names of a path; of a crate its own, as the folder around it is that of a registry.
 fn short(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy();
-    let parent = path.parent()?.file_name()?.to_string_lossy();
-    Some(format!("{parent}/{name}"))
+    let parent = path.parent()?;
+    let is_crate = parent.parent()?.ends_with("registry/src");
+    let parent = parent.file_name()?.to_string_lossy();
+    Some(if is_crate {
+        name.into_owned()
+    } else {
+        format!("{parent}/{name}")
+    })
 }
 
 /// Folders of code in Rust, C, C++, Go, TypeScript, JavaScript and Python that people use.
