@@ -155,3 +155,27 @@ impl Control {
         }
     }
 }
+
+/// Changes as tests need them.
+#[cfg(test)]
+pub(crate) mod made {
+    use super::{Control, MonoTime, Pid, Tid};
+
+    pub(crate) fn fork(time: u64, parent: u32, child: u32) -> Control {
+        Control::Fork {
+            time: MonoTime(time),
+            parent: Pid(parent),
+            child: Pid(child),
+            tid: Tid(child),
+            name: String::new(),
+        }
+    }
+
+    pub(crate) fn exec(time: u64, pid: u32, path: &str) -> Control {
+        Control::Exec {
+            time: MonoTime(time),
+            pid: Pid(pid),
+            path: path.into(),
+        }
+    }
+}

@@ -20,7 +20,7 @@ use crate::catalog::{Catalog, FactsOfFiles, Matches};
 use crate::event::MonoTime;
 use crate::function::FunctionTable;
 use crate::input::{Bound, Loss, RunInfo};
-use crate::tree::Tree;
+use crate::tree::{Metrics, Tree};
 
 pub use store::GenomeError;
 
@@ -98,17 +98,15 @@ impl Genome {
         gaps.max(loss::Losses::of(&self.losses).events())
     }
 
-    /// Samples of stacks that arrived.
-    pub fn samples(&self) -> u64 {
-        self.tree
-            .cells
-            .iter()
-            .fold(0, |sum, cell| sum.saturating_add(cell.metrics.samples))
+    /// One number of all cells together.
+    pub fn sum(&self, number: fn(&Metrics) -> u64) -> u64 {
+        let cells = self.tree.cells.iter();
+        cells.fold(0, |sum, cell| sum.saturating_add(number(&cell.metrics)))
     }
 
     /// Lost events and samples as a share of all of them, 0 to 1.
     pub fn lost_share(&self) -> f64 {
-        let arrived = self.events().saturating_add(self.samples());
+        let arrived = self.events().saturating_add(self.sum(|m| m.samples));
         share(self.lost(), arrived.saturating_add(self.lost()))
     }
 

@@ -163,20 +163,23 @@ fn request(what: u32) -> Vec<u8> {
     bytes
 }
 
+/// Four bytes of an event.
+fn number(event: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*event.get(at..)?.first_chunk()?))
+}
+
 /// The error number in the answer to a request.
 fn answer(message: &[u8]) -> Option<u32> {
     let event = message.get(HEADER + MESSAGE..)?;
-    let number = |at: usize| Some(u32::from_ne_bytes(*event.get(at..)?.first_chunk()?));
-    (number(0)? == NONE).then(|| number(16)).flatten()
+    (number(event, 0)? == NONE)
+        .then(|| number(event, 16))
+        .flatten()
 }
 
 /// What a message tells; threads are none of it, but that they end.
 fn change(message: &[u8]) -> Option<Control> {
     let event = message.get(HEADER + MESSAGE..)?;
-    let number = |at: usize| {
-        let bytes = event.get(at..)?.first_chunk()?;
-        Some(u32::from_ne_bytes(*bytes))
-    };
+    let number = |at| number(event, at);
     let time = MonoTime(u64::from_ne_bytes(*event.get(8..)?.first_chunk()?));
     match number(0)? {
         FORK => {

@@ -63,24 +63,10 @@ impl Kin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Tid;
-
-    fn fork(time: u64, parent: u32, child: u32) -> Control {
-        Control::Fork {
-            time: MonoTime(time),
-            parent: Pid(parent),
-            child: Pid(child),
-            tid: Tid(child),
-            name: String::new(),
-        }
-    }
+    use crate::event::made::{self, fork};
 
     fn exec(time: u64, pid: u32) -> Control {
-        Control::Exec {
-            time: MonoTime(time),
-            pid: Pid(pid),
-            path: String::new(),
-        }
+        made::exec(time, pid, "")
     }
 
     fn times(controls: &[Control]) -> Vec<u64> {

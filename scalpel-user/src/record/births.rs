@@ -7,7 +7,7 @@
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ use crate::target::{FileId, Process, Runtime};
 /// How often every process is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How often the accounts are read: no interpreter begins and ends in between.
+/// How often the accounts are read, where the processor allows: no interpreter begins and ends in between.
 const ACCOUNTS_EVERY: Duration = Duration::from_millis(5);
 
 /// Longest sleep, so that the end is not waited for.
@@ -215,8 +215,10 @@ fn program_of(pid: Pid) -> Option<File> {
     File::open(format!("/proc/{pid}/exe")).ok()
 }
 
+/// Asked at every look, and always the same.
 fn own_program() -> Option<FileId> {
-    FileId::of(&File::open("/proc/self/exe").ok()?).ok()
+    static OWN: OnceLock<Option<FileId>> = OnceLock::new();
+    *OWN.get_or_init(|| FileId::of(&File::open("/proc/self/exe").ok()?).ok())
 }
 
 /// The kernel does not tell: after one sign of a child nothing is known.

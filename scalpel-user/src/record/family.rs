@@ -1,7 +1,6 @@
 //! The processes of a recording and their programs, by whoever can tell of them here: the kernel's side band, or without
 //! kernel tracing a thread that watches for births.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -9,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::births::{Shared, Watcher, locked, members};
 use super::household::{Silence, Unread};
+use super::names;
 use crate::event::{Control, MonoTime, Pid};
 use crate::kernel::process::Mappings;
 use crate::survey::runtimes;
@@ -90,10 +90,6 @@ impl Family {
 /// The runtimes of a program; as the process sees its path, while it lives.
 fn look_into(unread: &Unread) -> Option<Vec<Runtime>> {
     let path = Path::new(&unread.path);
-    let there = Path::new("/proc")
-        .join(unread.pid.to_string())
-        .join("root")
-        .join(path.strip_prefix("/").ok()?);
-    let file = File::open(there).or_else(|_ended| File::open(path)).ok()?;
+    let file = names::open(unread.pid, path).ok()?;
     runtimes::of_program(&file, path)
 }

@@ -402,27 +402,17 @@ impl Stay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Addr, Tid};
+    use crate::event::{Addr, Tid, made};
 
     const MS: u64 = 1_000_000;
     const PYTHON: &str = "/usr/bin/python3.13";
 
     fn fork(time: u64, parent: u32, child: u32) -> Control {
-        Control::Fork {
-            time: MonoTime(time * MS),
-            parent: Pid(parent),
-            child: Pid(child),
-            tid: Tid(child),
-            name: String::new(),
-        }
+        made::fork(time * MS, parent, child)
     }
 
     fn exec(time: u64, pid: u32) -> Control {
-        Control::Exec {
-            time: MonoTime(time * MS),
-            pid: Pid(pid),
-            path: String::new(),
-        }
+        made::exec(time * MS, pid, "")
     }
 
     fn map(time: u64, pid: u32, path: &str) -> Control {

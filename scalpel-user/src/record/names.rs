@@ -227,7 +227,7 @@ impl Names {
 }
 
 /// As the process sees it; by our own root if it is gone.
-fn open(pid: Pid, path: &Path) -> io::Result<File> {
+pub(super) fn open(pid: Pid, path: &Path) -> io::Result<File> {
     let inside = path.strip_prefix("/").unwrap_or(path);
     File::open(
         Path::new("/proc")

@@ -77,24 +77,14 @@ impl Unwatched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{MonoTime, Tid};
+    use crate::event::made;
 
     fn fork(parent: u32, child: u32) -> Control {
-        Control::Fork {
-            time: MonoTime(1),
-            parent: Pid(parent),
-            child: Pid(child),
-            tid: Tid(child),
-            name: "x".into(),
-        }
+        made::fork(1, parent, child)
     }
 
     fn exec(pid: u32, path: &str) -> Control {
-        Control::Exec {
-            time: MonoTime(1),
-            pid: Pid(pid),
-            path: path.into(),
-        }
+        made::exec(1, pid, path)
     }
 
     fn check(follows: bool, launched: Option<u32>, controls: &[Control], expect: &[&str]) {

@@ -5,7 +5,6 @@ use serde::Serialize;
 use crate::genome::Genome;
 use crate::report::function::{FunctionRow, State};
 use crate::report::{Known, Report, Unknown};
-use crate::tree::Metrics;
 
 /// What the recording itself cost, as far as the session measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -104,8 +103,8 @@ impl Summary {
             pid: genome.run.pid.0,
             duration_ns: genome.duration_ns(),
             events: report.events,
-            samples: genome.samples(),
-            waits: sum(genome, |m| m.waits),
+            samples: genome.sum(|m| m.samples),
+            waits: genome.sum(|m| m.waits),
             lost: (report.lost, genome.lost_share()),
             functions: (
                 count(State::Ran),
@@ -125,10 +124,4 @@ impl Summary {
             cost,
         }
     }
-}
-
-/// One number of all cells together.
-fn sum(genome: &Genome, number: fn(&Metrics) -> u64) -> u64 {
-    let cells = genome.tree.cells.iter();
-    cells.fold(0, |sum, cell| sum.saturating_add(number(&cell.metrics)))
 }
