@@ -9,6 +9,7 @@ mod company;
 mod count;
 mod dump;
 mod exits;
+mod killed;
 mod lifecycle;
 mod loss;
 mod probe;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     stream::add(&mut suite);
     probe::add(&mut suite);
     lifecycle::add(&mut suite);
+    killed::add(&mut suite);
     dump::add(&mut suite);
     scope::add(&mut suite);
     scope_harm::add(&mut suite);

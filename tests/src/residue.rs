@@ -4,23 +4,41 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 
 /// Fails if any byte of a file's executable mapping in `pid` differs from the file: a breakpoint that stayed.
 pub fn text_is_clean(pid: u32) -> anyhow::Result<()> {
+    let altered = altered(pid)?;
+    if let Some((path, offset)) = altered.first() {
+        bail!(
+            "{path} differs from its file at offset {offset:#x}, and in {} bytes in all: a breakpoint was left behind",
+            altered.len()
+        );
+    }
+    Ok(())
+}
+
+/// The bytes of executable file mappings in `pid` that are not the file's: path and offset of each.
+pub fn altered(pid: u32) -> anyhow::Result<Vec<(String, u64)>> {
     let memory =
         File::open(format!("/proc/{pid}/mem")).context("cannot read the target's memory")?;
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    let mut compared = 0;
+    let (mut compared, mut altered) = (0, Vec::new());
     for line in maps.lines() {
         let Some(text) = Text::of(line) else { continue };
-        compared += text.compare(&memory)?;
+        let (length, offsets) = text.compare(&memory)?;
+        compared += length;
+        altered.extend(
+            offsets
+                .into_iter()
+                .map(|offset| (text.path.to_owned(), offset)),
+        );
     }
     ensure!(
         compared > 0,
         "no executable file mapping of {pid} could be compared:\n{maps}"
     );
-    Ok(())
+    Ok(altered)
 }
 
 /// Number of open uprobe links, in all processes, on the file `path`.
@@ -38,6 +56,24 @@ pub fn links_on(path: &Path) -> anyhow::Result<usize> {
         }
     }
     Ok(links)
+}
+
+/// Processes of the group that `leader` began, and that are there without it.
+pub fn group_of(leader: u32) -> anyhow::Result<Vec<u32>> {
+    let mut group = Vec::new();
+    for process in fs::read_dir("/proc")?.flatten() {
+        let text = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
+        // `pid (name) state parent group ...`; a name may hold anything.
+        let behind = text.rsplit_once(") ").map_or("", |(_, behind)| behind);
+        let mut fields = behind.split(' ');
+        let state = fields.next();
+        let of = fields.nth(1).and_then(|field| field.parse().ok());
+        let pid = process.file_name().to_string_lossy().parse().ok();
+        if let Some(pid) = pid.filter(|_| of == Some(leader) && state != Some("Z")) {
+            group.push(pid);
+        }
+    }
+    Ok(group)
 }
 
 struct Text<'a> {
@@ -67,8 +103,8 @@ impl<'a> Text<'a> {
         })
     }
 
-    /// Compares memory and file; returns the number of bytes compared.
-    fn compare(&self, memory: &File) -> anyhow::Result<usize> {
+    /// Compares memory and file; returns the number of bytes compared, and the offsets of those that differ.
+    fn compare(&self, memory: &File) -> anyhow::Result<(usize, Vec<u64>)> {
         let file = File::open(self.path).with_context(|| format!("cannot open {}", self.path))?;
         let mut loaded = vec![0; self.length];
         memory
@@ -76,18 +112,10 @@ impl<'a> Text<'a> {
             .with_context(|| format!("cannot read {} in memory", self.path))?;
         let mut original = vec![0; self.length];
         let length = read_up_to(&file, &mut original, self.offset)?;
-        let differing = loaded
-            .iter()
-            .zip(original.iter())
-            .take(length)
-            .position(|(a, b)| a != b);
-        ensure!(
-            differing.is_none(),
-            "{} differs from its file at offset {:#x}: a breakpoint was left behind",
-            self.path,
-            self.offset + differing.unwrap_or(0) as u64
-        );
-        Ok(length)
+        let pairs = loaded.iter().zip(original.iter()).take(length).enumerate();
+        let differing = pairs.filter(|(_, (loaded, original))| loaded != original);
+        let offsets = differing.map(|(at, _)| self.offset + at as u64).collect();
+        Ok((length, offsets))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The product as a user has it: the `scalpel-ebpf` program, its arguments, its exit codes.
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -112,25 +113,21 @@ impl Record {
             running: Running::start(self.base()?)?,
             genome: self.genome.clone(),
         };
-        recording
-            .running
-            .stderr_line(|line| line.contains(RECORDING_MARK))?;
+        recording.is_attached()?;
         Ok(recording)
     }
 
     /// Attaches to a running process and returns once everything that will be attached is attached.
     pub fn attach(&self, pid: u32) -> anyhow::Result<Recording> {
         let mut recording = self.attach_at_once(pid)?;
-        recording
-            .running
-            .stderr_line(|line| line.contains(RECORDING_MARK))?;
+        recording.is_attached()?;
         Ok(recording)
     }
 
-    /// Attaches to a running process; does not wait until it is attached.
+    /// Attaches to a running process; does not wait until it is attached. What it starts is in a process group of its own.
     pub fn attach_at_once(&self, pid: u32) -> anyhow::Result<Recording> {
         let mut command = self.base()?;
-        command.arg("--pid").arg(pid.to_string());
+        command.arg("--pid").arg(pid.to_string()).process_group(0);
         Ok(Recording {
             running: Running::start(command)?,
             genome: self.genome.clone(),
@@ -177,6 +174,13 @@ impl Recording {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         anyhow::bail!("nothing was written to {} in 20 s", self.genome.display())
+    }
+
+    /// Waits until everything that will be attached is attached.
+    pub fn is_attached(&mut self) -> anyhow::Result<()> {
+        self.running
+            .stderr_line(|line| line.contains(RECORDING_MARK))
+            .map(drop)
     }
 
     /// The collector's process.

@@ -7,6 +7,7 @@
     reason = "raw system calls, shared memory and fork live here, one operation a block"
 )]
 
+mod apart;
 pub mod attach;
 pub mod births;
 pub mod breaker;
@@ -39,6 +40,7 @@ mod uprobe_perf;
 mod wait;
 mod watch;
 
+pub use apart::cpu_ns as cpu_apart_ns;
 pub use calls::Family;
 pub use error::{Hint, KernelError};
 pub use load::{Kernel, LoadOptions, Mechanism, ProgramStats};

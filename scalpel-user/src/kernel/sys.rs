@@ -13,6 +13,8 @@ use aya_obj::generated::{
     bpf_attach_type, bpf_attr, bpf_cmd, bpf_insn, bpf_prog_info, bpf_prog_type, perf_event_attr,
 };
 
+use super::apart;
+
 /// No attach type: for programs that are linked to perf events.
 pub(super) const ATTACH_PERF: u32 = 0;
 /// `BPF_TRACE_UPROBE_MULTI` (Linux 6.6).
@@ -61,13 +63,30 @@ pub(super) struct MultiLink<'a> {
 
 /// Loads a program. A refusal comes with the verifier's log, empty if it said nothing.
 pub(super) fn prog_load(load: &ProgramLoad<'_>) -> Result<OwnedFd, (io::Error, String)> {
-    match prog_load_with_log(load, &mut []) {
+    let refused = match prog_load_undisturbed(load, &mut []) {
+        Ok(fd) => return Ok(fd),
+        Err(refused) => refused,
+    };
+    let mut log = vec![0u8; VERIFIER_LOG_BYTES];
+    match prog_load_undisturbed(load, &mut log) {
         Ok(fd) => Ok(fd),
-        Err(_) => {
-            let mut log = vec![0u8; VERIFIER_LOG_BYTES];
-            prog_load_with_log(load, &mut log).map_err(|error| (error, text_of(&log)))
+        // A log that is longer than its buffer is an error by itself, whatever the verifier thinks of the program.
+        Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => Err((refused, text_of(&log))),
+        Err(error) => Err((error, text_of(&log))),
+    }
+}
+
+/// The verifier gives up with EAGAIN when this thread is signalled meanwhile, also by a freezer, a debugger or a stop (`do_check`
+/// in kernel/bpf/verifier.c): then it is asked again.
+fn prog_load_undisturbed(load: &ProgramLoad<'_>, log: &mut [u8]) -> io::Result<OwnedFd> {
+    const ATTEMPTS: usize = 20;
+    for _ in 1..ATTEMPTS {
+        match prog_load_with_log(load, log) {
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+            other => return other,
         }
     }
+    prog_load_with_log(load, log)
 }
 
 fn prog_load_with_log(load: &ProgramLoad<'_>, log: &mut [u8]) -> io::Result<OwnedFd> {
@@ -117,7 +136,7 @@ pub(super) fn btf_load(bytes: &[u8]) -> io::Result<OwnedFd> {
     descriptor(bpf(bpf_cmd::BPF_BTF_LOAD, &mut attr)?)
 }
 
-/// Attaches a program to many offsets of a file at once. The probes live as long as the descriptor.
+/// Attaches a program to many offsets of a file at once, apart. The probes live as long as the descriptor.
 pub(super) fn uprobe_multi_link(link: &MultiLink<'_>) -> io::Result<OwnedFd> {
     debug_assert_eq!(link.offsets.len(), link.cookies.len());
     let mut attr = zeroed_attr();
@@ -133,7 +152,7 @@ pub(super) fn uprobe_multi_link(link: &MultiLink<'_>) -> io::Result<OwnedFd> {
     multi.cnt = link.offsets.len() as u32;
     multi.flags = link.flags;
     multi.pid = link.pid;
-    descriptor(bpf(bpf_cmd::BPF_LINK_CREATE, &mut attr)?)
+    descriptor(bpf_apart(bpf_cmd::BPF_LINK_CREATE, &mut attr)?)
 }
 
 /// A probe of the uprobe PMU: one offset of one file.
@@ -162,23 +181,16 @@ pub(super) fn perf_uprobe_open(probe: &PerfProbe<'_>) -> io::Result<OwnedFd> {
     // With a pid the event follows the process on all processors; without, one processor stands for all: the program
     // runs in the probe's handler, wherever it is hit.
     let (pid, cpu) = probe.pid.map_or((-1, 0), |pid| (pid as i32, -1));
-    const FLAG_CLOEXEC: u64 = 8;
+    const FLAG_CLOEXEC: i64 = 8;
+    let (place, pid) = (&raw const attr as i64, i64::from(pid));
     // SAFETY: `attr` and the path it points to outlive the call.
     let answer = unsafe {
-        libc::syscall(
+        apart::call(
             libc::SYS_perf_event_open,
-            &raw const attr,
-            pid,
-            cpu,
-            -1,
-            FLAG_CLOEXEC,
+            [place, pid, cpu, -1, FLAG_CLOEXEC],
         )
     };
-    if answer < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        descriptor(answer)
-    }
+    descriptor(answer?)
 }
 
 /// Links a program to a perf event. The link keeps the event.
@@ -194,7 +206,7 @@ pub(super) fn perf_link(
     create.__bindgen_anon_2.target_fd = event.as_raw_fd() as u32;
     create.attach_type = bpf_attach_type::BPF_PERF_EVENT as u32;
     create.__bindgen_anon_3.perf_event.bpf_cookie = cookie;
-    descriptor(bpf(bpf_cmd::BPF_LINK_CREATE, &mut attr)?)
+    descriptor(bpf_apart(bpf_cmd::BPF_LINK_CREATE, &mut attr)?)
 }
 
 /// What the kernel tells about a loaded program.
@@ -248,6 +260,24 @@ fn descriptor(number: i64) -> io::Result<OwnedFd> {
 fn text_of(log: &[u8]) -> String {
     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
     String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned()
+}
+
+/// As [`bpf`], by a process that is not killed with us.
+#[cfg(not(test))]
+fn bpf_apart(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
+    real_bpf_apart(command, attr)
+}
+
+#[cfg(test)]
+fn bpf_apart(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
+    fake::answer(command, attr).unwrap_or_else(|| real_bpf_apart(command, attr))
+}
+
+fn real_bpf_apart(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
+    let place = std::ptr::from_mut(attr) as i64;
+    let size = size_of::<bpf_attr>() as i64;
+    // SAFETY: `attr` is a whole bpf_attr whose pointers refer to buffers that its callers above keep alive.
+    unsafe { apart::call(libc::SYS_bpf, [command as i64, place, size, 0, 0]) }
 }
 
 #[cfg(not(test))]
@@ -374,6 +404,53 @@ mod tests {
             (error.raw_os_error(), log.as_str()),
             (Some(libc::EACCES), "bad insn")
         );
+    }
+
+    #[test]
+    fn a_load_that_a_signal_disturbed_is_made_again() {
+        let load = ProgramLoad {
+            name: "x",
+            instructions: &[],
+            license: c"GPL",
+            attach_type: ATTACH_UPROBE_MULTI,
+            btf: None,
+        };
+        let mut disturbed = 3;
+        fake::install(move |_, _| {
+            disturbed -= 1;
+            if disturbed < 0 {
+                Ok(some_fd())
+            } else {
+                Err(io::Error::from_raw_os_error(libc::EAGAIN))
+            }
+        });
+        prog_load(&load).unwrap();
+        fake::install(|_, _| Err(io::Error::from_raw_os_error(libc::EAGAIN)));
+        let (error, _) = prog_load(&load).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EAGAIN));
+    }
+
+    #[test]
+    fn a_log_that_is_too_long_does_not_hide_why_a_program_was_refused() {
+        fake::install(|_, attr| {
+            // SAFETY: the caller filled this member.
+            let load = unsafe { attr.__bindgen_anon_3 };
+            let errno = if load.log_size > 0 {
+                libc::ENOSPC
+            } else {
+                libc::EPERM
+            };
+            Err(io::Error::from_raw_os_error(errno))
+        });
+        let load = ProgramLoad {
+            name: "x",
+            instructions: &[],
+            license: c"GPL",
+            attach_type: ATTACH_UPROBE_MULTI,
+            btf: None,
+        };
+        let (error, _) = prog_load(&load).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EPERM));
     }
 
     #[test]

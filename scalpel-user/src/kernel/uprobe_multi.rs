@@ -5,9 +5,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
+use super::apart::Link;
 use super::calls::CallProgram;
 use super::sys;
 use crate::event::Pid;
@@ -74,7 +75,7 @@ pub(super) struct Target<'a> {
 }
 
 /// Attaches all `sites` or none.
-pub(super) fn attach(target: Target<'_>, sites: &[Site]) -> io::Result<OwnedFd> {
+pub(super) fn attach(target: Target<'_>, sites: &[Site]) -> io::Result<Link> {
     let path = target.file.kernel_path()?;
     let offsets: Vec<u64> = sites.iter().map(|site| site.offset).collect();
     let cookies: Vec<u64> = sites.iter().map(|site| site.cookie).collect();
@@ -91,6 +92,7 @@ pub(super) fn attach(target: Target<'_>, sites: &[Site]) -> io::Result<OwnedFd> 
             0
         },
     })
+    .map(Link::from)
 }
 
 /// Whether a failed attach may be the fault of single offsets: an instruction that the kernel does not probe
@@ -187,10 +189,10 @@ fn cut(start: usize, end: usize, parts: usize) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// Closes descriptors in parallel: each close waits for the same grace periods. Returns when all are closed.
-pub(super) fn close_all(descriptors: Vec<OwnedFd>) {
+/// Closes links in parallel: each close waits for the same grace periods. Returns when all are closed.
+pub(super) fn close_all(links: Vec<Link>) {
     const THREADS: usize = 32;
-    let queue = std::sync::Mutex::new(descriptors);
+    let queue = std::sync::Mutex::new(links);
     let take = || {
         queue
             .lock()
@@ -201,8 +203,8 @@ pub(super) fn close_all(descriptors: Vec<OwnedFd>) {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(descriptor) = take() {
-                    drop(descriptor)
+                while let Some(link) = take() {
+                    drop(link)
                 }
             });
         }

@@ -5,24 +5,26 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
+use super::apart::Link;
 use super::sys;
 use super::uprobe_multi::{Site, Target};
 
 const PMU: &str = "/sys/bus/event_source/devices/uprobe";
 
 /// Attaches one probe.
-pub(super) fn attach(target: Target<'_>, site: Site) -> io::Result<OwnedFd> {
+pub(super) fn attach(target: Target<'_>, site: Site) -> io::Result<Link> {
     let path = target.file.kernel_path()?;
-    let event = sys::perf_uprobe_open(&sys::PerfProbe {
+    let event: Link = sys::perf_uprobe_open(&sys::PerfProbe {
         pmu: pmu_number()?,
         config: if target.on_return { return_bit()? } else { 0 },
         path: &path,
         offset: site.offset,
         pid: target.pid.map(|pid| pid.0),
-    })?;
-    sys::perf_link(target.program.fd(), event.as_fd(), site.cookie)
+    })?
+    .into();
+    sys::perf_link(target.program.fd(), event.as_fd(), site.cookie).map(Link::from)
 }
 
 /// Allows as many descriptors as this process may have. Failure shows up when one cannot be opened.

@@ -1,10 +1,10 @@
 //! Which programs a function gets, where each goes, and the links that come of it.
 
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
 
 use scalpel_common::kernel::{cookie, programs};
 
+use super::super::apart::Link;
 use super::super::load::Mechanism;
 use super::super::uprobe_multi::{Site, close_all};
 use crate::event::{FuncId, Pid};
@@ -46,7 +46,7 @@ pub(super) struct Links {
 }
 
 /// A link and the only function it serves, if it serves only one (perf).
-pub(super) type Owned = (Option<FuncId>, OwnedFd);
+pub(super) type Owned = (Option<FuncId>, Link);
 
 /// One program of a shape, and where it goes.
 pub(super) struct Part {
