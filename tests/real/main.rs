@@ -7,6 +7,7 @@ mod labelled;
 mod native;
 mod node;
 mod postgres;
+mod record_killed;
 mod redis;
 mod ripgrep;
 mod scope;
@@ -32,5 +33,6 @@ fn main() -> ExitCode {
     node::add(&mut suite);
     scope::add(&mut suite, &programs);
     scope_killed::add(&mut suite, &programs);
+    record_killed::add(&mut suite, &programs);
     suite.run()
 }

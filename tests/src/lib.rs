@@ -8,6 +8,7 @@ pub mod catalog;
 pub mod child;
 pub mod dice;
 pub mod fixture;
+pub mod orphans;
 pub mod real;
 pub mod report;
 pub mod residue;

@@ -1,8 +1,11 @@
 //! A Redis server in a folder of its own, reachable by a Unix socket in it only.
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::{Context, ensure};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -87,6 +90,11 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
+    /// Who asks it and knows the answers.
+    pub fn asker(&self) -> anyhow::Result<Asker> {
+        Asker::of(&socket(self.folder.path()))
+    }
+
     /// A digest of all its data.
     pub fn digest(&self) -> anyhow::Result<String> {
         let mut command = self.client("redis-cli")?;
@@ -98,6 +106,54 @@ impl<'a> Server<'a> {
     pub fn stop(self) -> anyhow::Result<()> {
         self.running.signal(Signal::TERM)?;
         self.running.wait()?.expect_code(0)?;
+        Ok(())
+    }
+}
+
+/// A client that knows what each answer has to be. Its keys are its own.
+pub struct Asker {
+    answers: BufReader<UnixStream>,
+    turns: u64,
+}
+
+impl Asker {
+    fn of(socket: &Path) -> anyhow::Result<Self> {
+        let stream = UnixStream::connect(socket)
+            .with_context(|| format!("cannot connect to {}", socket.display()))?;
+        Ok(Self {
+            answers: BufReader::new(stream),
+            turns: 0,
+        })
+    }
+
+    /// Writes, reads, adds up and forgets, in one go; fails at the first answer that is not what it has to be.
+    pub fn turn(&mut self) -> anyhow::Result<()> {
+        self.turns += 1;
+        let (turn, key) = (self.turns, self.turns % 100);
+        let word = format!("value-{turn}-of-{key}");
+        let commands = [
+            (format!("SET asker:{key} {word}"), "+OK".to_owned()),
+            (format!("STRLEN asker:{key}"), format!(":{}", word.len())),
+            ("INCR asker:turns".to_owned(), format!(":{turn}")),
+            (format!("GETDEL asker:{key}"), format!("${}", word.len())),
+            (String::new(), word.clone()),
+            (format!("EXISTS asker:{key}"), ":0".to_owned()),
+        ];
+        let asked: Vec<&str> = commands
+            .iter()
+            .map(|(command, _)| command.as_str())
+            .filter(|command| !command.is_empty())
+            .collect();
+        let text = asked.join("\r\n") + "\r\n";
+        self.answers.get_mut().write_all(text.as_bytes())?;
+        for (command, expect) in &commands {
+            let mut answer = String::new();
+            self.answers.read_line(&mut answer)?;
+            ensure!(
+                answer.trim_end() == expect,
+                "turn {turn}, {command:?}: {answer:?} where {expect:?} had to come"
+            );
+        }
         Ok(())
     }
 }

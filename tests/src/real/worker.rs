@@ -3,15 +3,16 @@
 #![expect(clippy::print_stdout, reason = "throughputs are shown, never asserted")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use tempfile::TempDir;
 
 use super::node;
-use crate::child::Running;
+use crate::child::{self, Running};
+use crate::fixture::copy_program;
 use crate::suite::{Outcome, Skip};
 
 const JAVASCRIPT: &str = r"
@@ -42,6 +43,15 @@ while not select.select([sys.stdin], [], [], 0)[0]:
     if time.time() - last > 1:
         print('rate', calls, flush=True); last, calls = time.time(), 0
 print('done', flush=True)
+";
+
+/// The interpreter, its home, and its library, if it has one.
+const PLACES: &str = r"
+import os, sys, sysconfig
+of = sysconfig.get_config_var
+print(os.path.realpath(sys.executable), sys.base_prefix + ':' + sys.base_exec_prefix, sep='\n')
+print(os.path.join(of('LIBDIR'), of('INSTSONAME')) if of('Py_ENABLE_SHARED') else '')
+print('end')
 ";
 
 const GO: &str = r#"package main
@@ -141,8 +151,36 @@ impl Worker {
 
     /// The interpreter's own C.
     pub fn python() -> anyhow::Result<Self> {
+        Self::python_by(|_| Ok(Command::new("python3")))
+    }
+
+    /// The same by a copy of the interpreter, which nobody else runs or probes.
+    pub fn python_of_its_own() -> anyhow::Result<Self> {
+        Self::python_by(|folder| {
+            let mut asked = Command::new("python3");
+            asked.args(["-c", PLACES]);
+            let said = child::run(asked)?.expect_code(0)?.stdout;
+            let mut said = said.lines();
+            let mut next = || said.next().context("python3 does not say where it is");
+            let (program, home, library) = (next()?, next()?, next()?);
+            let copy = folder.join("python3");
+            copy_program(Path::new(program), &copy)?;
+            let mut python = Command::new(&copy);
+            python.env("PYTHONHOME", home);
+            let library = Path::new(library);
+            if let Some(name) = library.file_name().filter(|_| library.is_file()) {
+                copy_program(library, &folder.join(name))?;
+                python.env("LD_LIBRARY_PATH", folder);
+            }
+            Ok(python)
+        })
+    }
+
+    fn python_by(
+        interpreter: impl FnOnce(&Path) -> anyhow::Result<Command>,
+    ) -> anyhow::Result<Self> {
         let (folder, path) = source("scoped.py", PYTHON)?;
-        let mut python = Command::new("python3");
+        let mut python = interpreter(folder.path())?;
         python.arg(&path);
         let mut worker = Self::start(python, folder, "PyDict_SetItem")?;
         let maps = fs::read_to_string(format!("/proc/{}/maps", worker.pid()))?;

@@ -1,5 +1,5 @@
-//! `cargo xtask soak`: kills scopes by the thousand, programs and collectors by the hundred, runs every fuzz target for a
-//! while and writes what came out to docs/soak.md.
+//! `cargo xtask soak`: kills scopes and collectors by the thousand, programs with probes by the hundred, runs every fuzz
+//! target for a while and writes what came out to docs/soak.md.
 mod page;
 mod stats;
 
@@ -11,8 +11,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use stats::Stats;
 
-use crate::cmd;
 use crate::test::{projects, python};
+use crate::{apt, cmd};
 
 const CARGO_FUZZ: &str = "0.13.2";
 
@@ -35,6 +35,10 @@ pub(crate) struct Options {
     /// Scopes of a running process that are killed at a random moment; 0 for none. Needs root.
     #[arg(long, default_value_t = 1000, conflicts_with = "only")]
     kills: u32,
+    /// Collectors of PostgreSQL, Redis, Node.js and Python under load that are killed at a random moment; 0 for none. Needs
+    /// root.
+    #[arg(long, default_value_t = 1000, conflicts_with = "only")]
+    collectors: u32,
     /// Programs with probes that are killed at a random moment, and as many collectors; 0 for none. Needs root.
     #[arg(long, default_value_t = 100, conflicts_with = "only")]
     ends: u32,
@@ -44,6 +48,9 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.only.is_empty() && options.kills > 0 {
         kills(options.kills)?;
+    }
+    if options.only.is_empty() && options.collectors > 0 {
+        collectors(options.collectors)?;
     }
     if options.only.is_empty() && options.ends > 0 {
         cmd::say(format_args!(
@@ -82,22 +89,33 @@ fn kills(count: u32) -> Result<()> {
         "{count} scopes, each killed at a random moment, and as many of programs under load, each other one killed"
     ));
     projects::running(true)?;
-    for (suite, name) in [
-        ("kernel", "scope::who_is_killed"),
-        // Each other one, of six programs under load.
-        ("real", "outlives_scopes_that_are_killed"),
-    ] {
-        let test = ["--package", "scalpel-tests", "--test", suite];
-        cmd::run(
-            cmd::cargo()
-                .args(["test", "--locked", "--quiet"])
-                .args(test)
-                .args(["--", "--nocapture", name])
-                .env("SCALPEL_SCOPE_CYCLES", count.to_string())
-                .env("SCALPEL_REQUIRE", suite),
-        )?;
-    }
-    Ok(())
+    let count = ("SCALPEL_SCOPE_CYCLES", count);
+    test("kernel", "scope::who_is_killed", count)?;
+    // Each other one, of six programs under load.
+    test("real", "outlives_scopes_that_are_killed", count)
+}
+
+/// Kills so many collectors of four programs under load: those have to answer as ever.
+fn collectors(count: u32) -> Result<()> {
+    cmd::say(format_args!(
+        "{count} collectors of programs under load, each killed at a random moment"
+    ));
+    apt::ensure(&["bpftool"], "what stays in the kernel", true)?;
+    projects::running(true)?;
+    let count = ("SCALPEL_KILLS", count);
+    test("real", "outlives_collectors_that_are_killed", count)
+}
+
+/// Runs the tests of a suite that have this in their names, with a count in the environment.
+fn test(suite: &str, name: &str, (variable, count): (&str, u32)) -> Result<()> {
+    cmd::run(
+        cmd::cargo()
+            .args(["test", "--locked", "--quiet"])
+            .args(["--package", "scalpel-tests", "--test", suite])
+            .args(["--", "--nocapture", name])
+            .env(variable, count.to_string())
+            .env("SCALPEL_REQUIRE", suite),
+    )
 }
 
 /// Runs one target.
