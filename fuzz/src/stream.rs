@@ -295,7 +295,7 @@ impl Iterator for Stream<'_> {
         }
         Some(match self.byte() & 31 {
             0 => Input::Run(self.run()),
-            1 | 2 => Input::Function(self.func(), self.function()),
+            1 | 2 => Input::Function(self.func(), self.function().into()),
             3..=5 => Input::Sample(self.sample()),
             6..=8 => Input::Control(self.control()),
             9..=12 => Input::Drained(MonoTime(self.now())),

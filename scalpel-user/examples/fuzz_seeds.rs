@@ -43,9 +43,12 @@ fn log() -> Result<Vec<u8>> {
 fn inputs() -> Vec<Input> {
     let (pid, time) = (Pid(PID), MonoTime(2_000));
     let mut inputs = vec![Input::Run(run())];
-    inputs.extend(
-        (1..=3).filter_map(|number| Some(Input::Function(FuncId::new(number)?, function(number)))),
-    );
+    inputs.extend((1..=3).filter_map(|number| {
+        Some(Input::Function(
+            FuncId::new(number)?,
+            function(number).into(),
+        ))
+    }));
     inputs.push(Input::Control(Control::Map {
         time: MonoTime(1_000),
         pid,

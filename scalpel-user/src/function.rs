@@ -211,7 +211,7 @@ pub struct SourcePlace {
 impl FunctionInfo {
     /// The key that survives rebuilds and hosts: `language:module:name`, and `#ordinal` after the first of a name.
     pub fn key(&self) -> String {
-        let head = format!("{}:{}:{}", self.language.word(), self.module, self.name);
+        let head = [self.language.word(), &self.module, &self.name].join(":");
         if self.ordinal == 0 {
             head
         } else {
@@ -259,7 +259,8 @@ impl FunctionTable {
 
     /// Defines `id` itself, as a recorded stream does; the places between are filled with undefined functions.
     /// False = the id is beyond [`FunctionTable::MOST`] and was left out.
-    pub fn define(&mut self, id: FuncId, info: FunctionInfo) -> bool {
+    pub fn define(&mut self, id: FuncId, info: impl Into<Arc<FunctionInfo>>) -> bool {
+        let info = info.into();
         if id.get() > Self::MOST {
             return false;
         }
@@ -269,7 +270,7 @@ impl FunctionTable {
         let spur = self.keys.get_or_intern(info.key());
         self.by_key.insert(spur, id);
         if let Some(slot) = self.functions.get_mut(id.get() as usize - 1) {
-            *slot = Arc::new(info);
+            *slot = info;
         }
         true
     }

@@ -2,6 +2,8 @@
 //!
 //! A live recording and a replayed file differ only in who sends the inputs.
 
+use std::sync::Arc;
+
 use scalpel_common::kernel::LossClass;
 
 use crate::event::{Control, Event, FuncId, MonoTime, Pid, Sample, Tid};
@@ -197,7 +199,7 @@ pub enum Input {
     /// First of every recording.
     Run(RunInfo),
     /// What an id stands for; comes before the first event that names it.
-    Function(FuncId, FunctionInfo),
+    Function(FuncId, Arc<FunctionInfo>),
     /// Events of one ring or lane, in the order they were written there.
     Events(Vec<Event>),
     /// Calls that were counted where they happened.

@@ -2,6 +2,8 @@
 //!
 //! Pure: whoever drives it has the clock, the files and the processes.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use scalpel_common::kernel::LossClass;
 use scalpel_common::segment::{note_kind, unseen};
@@ -172,7 +174,7 @@ impl Session {
         self.run = Some(run);
     }
 
-    fn define(&mut self, func: FuncId, info: FunctionInfo) {
+    fn define(&mut self, func: FuncId, info: Arc<FunctionInfo>) {
         if info.unknown == Some(UnknownReason::Unmapped) {
             self.builder.stands_for_no_code(func);
         } else {

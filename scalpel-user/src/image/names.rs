@@ -52,10 +52,14 @@ const SUFFIXES: [&str; 8] = [
 ];
 
 fn suffix_start(raw_name: &str) -> Option<usize> {
+    // Few names have a dot, and each is asked for several times.
+    let first = raw_name.bytes().position(|byte| byte == b'.')?;
+    let rest = raw_name.get(first..)?;
     SUFFIXES
         .iter()
-        .filter_map(|suffix| raw_name.find(suffix))
+        .filter_map(|suffix| rest.find(suffix))
         .min()
+        .map(|at| first + at)
         .filter(|&at| at > 0)
 }
 

@@ -2,10 +2,12 @@
 //! session, and one that it loads for perf events falls back to tracefs without asking.
 //!
 //! The object is read a second time by aya-obj, its programs are bound to the maps that aya made, and loaded by
-//! `BPF_PROG_LOAD`. Can go when aya loads `uprobe.multi` and `uprobe.session` programs itself.
+//! `BPF_PROG_LOAD`, each when something is attached to it for the first time: the kernel takes a tenth of a second and more
+//! to verify one, and most recordings use two of them. Can go when aya loads `uprobe.multi` and `uprobe.session` programs itself.
 
 use std::collections::HashSet;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 use aya::Ebpf;
 use aya::maps::Map;
@@ -17,6 +19,7 @@ use scalpel_common::kernel::programs;
 use super::error::{Hint, KernelError, tail};
 use super::load::Mechanism;
 use super::sys;
+use super::watch::duplicate;
 
 /// What the programs do at a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +65,22 @@ pub(super) struct CallProgram {
 
 /// The call programs of one mechanism.
 #[derive(Debug)]
-pub(super) struct CallPrograms(Vec<CallProgram>);
+pub(super) struct CallPrograms {
+    bound: Bound,
+    family: Family,
+    /// Name, attach type, and the program once it was asked for.
+    programs: Vec<(&'static str, u32, OnceLock<CallProgram>)>,
+}
+
+/// The object, its programs bound to maps.
+#[derive(Debug)]
+struct Bound {
+    object: Object,
+    /// The object's types, if this kernel takes them.
+    types: Option<OwnedFd>,
+    /// The maps, kept open: the instructions name them by these descriptors.
+    _maps: Vec<OwnedFd>,
+}
 
 impl CallProgram {
     pub(super) const fn name(&self) -> &'static str {
@@ -79,33 +97,42 @@ impl CallProgram {
 }
 
 impl CallPrograms {
-    /// Loads what `mechanism` needs from `data`, bound to the maps of `ebpf`.
-    pub(super) fn load(
+    /// What `mechanism` needs from `data`, bound to the maps of `ebpf`. Nothing is loaded yet.
+    pub(super) fn bind(
         data: &[u8],
         ebpf: &Ebpf,
         mechanism: Mechanism,
         family: Family,
     ) -> Result<Self, KernelError> {
-        let (object, btf) = bound_object(data, ebpf)?;
-        let loaded = wanted(mechanism).iter().map(|&(name, attach_type)| {
-            load_one(&object, btf.as_ref(), family.program(name), attach_type)
-                .map(|loaded| CallProgram { name, ..loaded })
-        });
-        loaded.collect::<Result<_, _>>().map(Self)
+        let programs = wanted(mechanism).iter();
+        let programs = programs.map(|&(name, attach_type)| (name, attach_type, OnceLock::new()));
+        Ok(Self {
+            bound: bound_object(data, ebpf)?,
+            family,
+            programs: programs.collect(),
+        })
     }
 
+    /// The program of this name, loaded if it was not yet.
     pub(super) fn get(&self, name: &'static str) -> Result<&CallProgram, KernelError> {
-        self.0
-            .iter()
-            .find(|program| program.name == name)
-            .ok_or_else(|| KernelError::Missing {
-                what: "program",
-                name: name.into(),
-            })
+        let found = self.programs.iter().find(|(known, ..)| *known == name);
+        let (name, attach_type, program) = found.ok_or_else(|| KernelError::Missing {
+            what: "program",
+            name: name.into(),
+        })?;
+        if let Some(program) = program.get() {
+            return Ok(program);
+        }
+        let loaded = load_one(&self.bound, self.family.program(name), *attach_type)?;
+        // Whoever was faster: the other one's goes.
+        Ok(program.get_or_init(|| CallProgram { name, ..loaded }))
     }
 
+    /// Those that are loaded.
     pub(super) fn iter(&self) -> impl Iterator<Item = &CallProgram> {
-        self.0.iter()
+        self.programs
+            .iter()
+            .filter_map(|(_, _, program)| program.get())
     }
 }
 
@@ -132,10 +159,10 @@ fn wanted(mechanism: Mechanism) -> &'static [(&'static str, u32)] {
     }
 }
 
-/// The object with its programs bound to `ebpf`'s maps, and its types if this kernel takes them.
-fn bound_object(data: &[u8], ebpf: &Ebpf) -> Result<(Object, Option<OwnedFd>), KernelError> {
+/// The object with its programs bound to `ebpf`'s maps.
+fn bound_object(data: &[u8], ebpf: &Ebpf) -> Result<Bound, KernelError> {
     let mut object = Object::parse(data).map_err(|error| unreadable("not a BPF object", error))?;
-    let btf = load_types(&mut object)?;
+    let types = load_types(&mut object)?;
     if object.has_btf_relocations() {
         let kernel =
             Btf::from_sys_fs().map_err(|error| unreadable("it needs the kernel's BTF", error))?;
@@ -147,11 +174,11 @@ fn bound_object(data: &[u8], ebpf: &Ebpf) -> Result<(Object, Option<OwnedFd>), K
     let descriptors = maps
         .iter()
         .map(|(name, _)| descriptor_of(ebpf, name))
-        .collect::<Result<Vec<RawFd>, _>>()?;
+        .collect::<Result<Vec<OwnedFd>, _>>()?;
     let bound = maps
         .iter()
-        .zip(descriptors)
-        .map(|((name, map), fd)| (name.as_str(), fd, map));
+        .zip(&descriptors)
+        .map(|((name, map), fd)| (name.as_str(), fd.as_raw_fd(), map));
     let text_sections: HashSet<usize> = object
         .functions
         .keys()
@@ -164,7 +191,11 @@ fn bound_object(data: &[u8], ebpf: &Ebpf) -> Result<(Object, Option<OwnedFd>), K
         .relocate_calls(&text_sections)
         .map_err(|error| unreadable("its calls cannot be bound", error))?;
     object.sanitize_functions(aya::features());
-    Ok((object, btf))
+    Ok(Bound {
+        object,
+        types,
+        _maps: descriptors,
+    })
 }
 
 /// Loads the object's type information. Programs without callbacks do without it, so a refusal is not fatal here.
@@ -179,8 +210,7 @@ fn load_types(object: &mut Object) -> Result<Option<OwnedFd>, KernelError> {
 }
 
 fn load_one(
-    object: &Object,
-    btf: Option<&OwnedFd>,
+    bound: &Bound,
     name: &'static str,
     attach_type: u32,
 ) -> Result<CallProgram, KernelError> {
@@ -188,6 +218,7 @@ fn load_one(
         what: "program",
         name: name.into(),
     };
+    let object = &bound.object;
     let program = object.programs.get(name).ok_or_else(missing)?;
     let function = object
         .functions
@@ -198,7 +229,10 @@ fn load_one(
         instructions: &function.instructions,
         license: &program.license,
         attach_type,
-        btf: btf.map(|btf| (btf.as_fd(), &function.func_info, &function.line_info)),
+        btf: bound
+            .types
+            .as_ref()
+            .map(|btf| (btf.as_fd(), &function.func_info, &function.line_info)),
     };
     let fd = sys::prog_load(&load).map_err(|(source, log)| KernelError::Program {
         program: name.into(),
@@ -216,8 +250,8 @@ fn load_one(
     })
 }
 
-/// Descriptor of a map of `ebpf`: aya has no accessor that covers all kinds.
-fn descriptor_of(ebpf: &Ebpf, name: &str) -> Result<RawFd, KernelError> {
+/// A descriptor of our own of a map of `ebpf`: aya has no accessor that covers all kinds.
+fn descriptor_of(ebpf: &Ebpf, name: &str) -> Result<OwnedFd, KernelError> {
     match ebpf.map(name) {
         Some(
             Map::Array(data)
@@ -232,7 +266,7 @@ fn descriptor_of(ebpf: &Ebpf, name: &str) -> Result<RawFd, KernelError> {
             | Map::RingBuf(data)
             | Map::StackTraceMap(data)
             | Map::Unsupported(data),
-        ) => Ok(data.fd().as_fd().as_raw_fd()),
+        ) => duplicate(data),
         _ => Err(KernelError::Missing {
             what: "map",
             name: name.into(),

@@ -115,7 +115,7 @@ impl Kernel {
         let functions = options.functions.saturating_add(1).min(MAX_FUNCTIONS);
         let rings = RingPlan::new(options.call_ring_bytes, processors());
         let mut ebpf = load_object(options, functions, rings.count)?;
-        let calls = Arc::new(CallPrograms::load(
+        let calls = Arc::new(CallPrograms::bind(
             options.object,
             &ebpf,
             options.mechanism,

@@ -94,7 +94,7 @@ pub(super) fn get(kind: u32, payload: &[u8]) -> Result<Option<Input>, Malformed>
     let get = &mut Get(payload);
     let input = match kind {
         RUN => Input::Run(r::run(get)?),
-        FUNCTION => r::function(get).map(|(func, info)| Input::Function(func, info))?,
+        FUNCTION => r::function(get).map(|(func, info)| Input::Function(func, info.into()))?,
         EVENTS => return events(payload).map(Some),
         SAMPLE => Input::Sample(r::sample(get)?),
         CONTROL => Input::Control(r::control(get)?),

@@ -89,10 +89,10 @@ fn inputs() -> Vec<Input> {
             probe_cost_ns: Some((800, 1200)),
             sample_hz: 99,
         }),
-        Input::Function(func(3), info("f", None)),
+        Input::Function(func(3), info("f", None).into()),
         Input::Function(
             func(4),
-            info("g", Some(UnknownReason::FileGone("ENOENT".into()))),
+            info("g", Some(UnknownReason::FileGone("ENOENT".into()))).into(),
         ),
         Input::Control(Control::Fork {
             time,

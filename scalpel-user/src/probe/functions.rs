@@ -1,5 +1,7 @@
 //! Global ids for the functions that probes name: one id for one function, however many processes name it.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use crate::event::FuncId;
@@ -22,16 +24,17 @@ impl Functions {
     }
 
     /// The id of a function, and the function as it is to be told if it is new. `None` = no more ids.
-    pub(super) fn intern(&mut self, info: FunctionInfo) -> Option<(FuncId, Option<FunctionInfo>)> {
+    pub(super) fn intern(
+        &mut self,
+        info: FunctionInfo,
+    ) -> Option<(FuncId, Option<Arc<FunctionInfo>>)> {
         if self.table.len() >= FunctionTable::MOST as usize {
             return None;
         }
         let known = self.table.len();
         let id = self.table.insert(info);
         let new = self.table.len() > known;
-        let told = new
-            .then(|| self.table.get(id).map(|info| (**info).clone()))
-            .flatten();
+        let told = new.then(|| self.table.get(id).map(Arc::clone)).flatten();
         Some((id, told))
     }
 

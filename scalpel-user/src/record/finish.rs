@@ -261,36 +261,38 @@ impl Live {
         if table.len() > known
             && let Some(info) = table.get(func)
         {
-            self.take(Input::Function(func, (**info).clone()));
+            self.take(Input::Function(func, Arc::clone(info)));
         }
         func
     }
 
-    /// Source lines of the probed functions: of those that never ran too, for coverage tells where they stand.
+    /// Source lines of the functions that were probed or left out: of those that never ran too, for coverage tells where
+    /// they stand.
     fn find_lines(&mut self) {
         if self.tracer.is_none() {
             return;
         }
         let without = |(_, info): &(FuncId, &Arc<FunctionInfo>)| {
-            info.file.is_none() && info.exit != ExitStrategy::None
+            info.file.is_none() && info.exit != ExitStrategy::Probe && info.path.starts_with('/')
         };
-        let probed: Vec<(FuncId, FunctionInfo)> = self
-            .session
-            .functions()
-            .iter()
-            .filter(without)
-            .map(|(id, info)| (id, (**info).clone()))
-            .collect();
-        for (id, info) in probed {
-            if let Some((file, line)) = self.names.line(&info) {
-                self.take(Input::Function(
-                    id,
-                    FunctionInfo {
-                        file: Some(file),
-                        line,
-                        ..info
-                    },
-                ));
+        let functions = self.session.functions().iter().filter(without);
+        let mut functions: Vec<(FuncId, Arc<FunctionInfo>)> =
+            functions.map(|(id, info)| (id, Arc::clone(info))).collect();
+        functions.sort_by(|(_, a), (_, b)| a.path.cmp(&b.path));
+        for of_one in functions.chunk_by(|(_, a), (_, b)| a.path == b.path) {
+            let offsets: Vec<u64> = of_one.iter().map(|(_, info)| info.file_offset).collect();
+            let Some((_, first)) = of_one.first() else {
+                continue;
+            };
+            let lines = self.names.lines_of(&first.path, &offsets);
+            for ((id, info), line) in of_one.iter().zip(lines) {
+                let Some((file, line)) = line else { continue };
+                let info = FunctionInfo {
+                    file: Some(file),
+                    line,
+                    ..FunctionInfo::clone(info)
+                };
+                self.take(Input::Function(*id, info.into()));
             }
         }
     }

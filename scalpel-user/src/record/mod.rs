@@ -124,21 +124,30 @@ pub fn run(
         Mode::Count => Family::Count,
         Mode::Trace | Mode::Sample => Family::Events,
     };
-    let costs =
-        asks_kernel.then(|| std::thread::spawn(move || calibrate::measure(mechanism, family)));
+    let (say_ends, ends) = std::sync::mpsc::channel();
+    let ends = move || ends.recv().unwrap_or(false);
+    let costs = asks_kernel
+        .then(|| std::thread::spawn(move || calibrate::measure(mechanism, family, ends)));
+    let most = most(plan, mechanism);
     let surveys = if plan.runtimes.alone || plan.measurement.mode == Mode::Sample {
         Vec::new()
     } else {
-        subject.surveys(plan, kernel_release)?
+        subject.surveys(plan, kernel_release, most)?
     };
     let mut functions = FunctionTable::new();
     let limits = Limits {
-        most: most(plan, mechanism),
+        most,
         pid_filter: subject
             .only_pid()
             .filter(|_| !plan.subprocesses && able.pid_filter.choice),
     };
-    let probes = probes::requests(&surveys, &mut functions, limits);
+    let unread: Vec<_> = surveys
+        .iter()
+        .flat_map(|survey| survey.unread.clone())
+        .collect();
+    let probes = probes::requests(surveys, &mut functions, limits);
+    // Nobody listens where nothing is measured.
+    let _unheard = say_ends.send(probes::with_exits(&probes.requests) > 0);
     if !plan.runtimes.alone {
         announce(plan, &probes, output);
     }
@@ -168,9 +177,7 @@ pub fn run(
     if subject.spawned.is_none() {
         live.enter(&subject, output);
     }
-    for survey in &surveys {
-        live.unread(&survey.unread);
-    }
+    live.unread(&unread);
     live.attach(probes, output)?;
     if let Some(spawned) = &mut subject.spawned {
         spawned.release()?;

@@ -202,12 +202,27 @@ impl Names {
 
     /// Source file and line of a probed function, if debug information tells.
     pub(crate) fn line(&mut self, info: &FunctionInfo) -> Option<(String, Option<u32>)> {
-        let held = |((_, path), _): &(&(u64, PathBuf), &Arc<File>)| *path == Path::new(&info.path);
-        let path = match self.held.iter().find(held) {
-            Some((_, file)) => PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())),
-            None => PathBuf::from(&info.path),
-        };
+        let path = self.readable(&info.path);
         self.symbolizer.line(&path, info.file_offset)
+    }
+
+    /// The same of functions of one file, in their order.
+    pub(super) fn lines_of(
+        &mut self,
+        path: &str,
+        file_offsets: &[u64],
+    ) -> Vec<Option<(String, Option<u32>)>> {
+        let path = self.readable(path);
+        self.symbolizer.lines_of(&path, file_offsets)
+    }
+
+    /// Where a file that is mapped can be read.
+    fn readable(&self, path: &str) -> PathBuf {
+        let held = |((_, known), _): &(&(u64, PathBuf), &Arc<File>)| *known == Path::new(path);
+        match self.held.iter().find(held) {
+            Some((_, file)) => PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())),
+            None => PathBuf::from(path),
+        }
     }
 
     /// Functions that are inlined at an address of a process, the outermost first.

@@ -11,7 +11,7 @@ use crate::function::{ExitStrategy, FunctionInfo, FunctionTable};
 use crate::image::SiteCost;
 use crate::input::Bound;
 use crate::kernel::attach::{ProbedFile, SiteRequest};
-use crate::survey::{Chosen, Survey};
+use crate::survey::{Survey, left_out_by};
 
 /// What will be attached.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(super) struct Probes {
     /// Functions that will not be watched.
     pub bounds: Vec<Bound>,
     /// Functions new to the table, to be logged before the first event.
-    pub defined: Vec<(FuncId, FunctionInfo)>,
+    pub defined: Vec<(FuncId, Arc<FunctionInfo>)>,
     /// Functions whose return probe must go when something that throws is mapped.
     pub conditional: Vec<FuncId>,
     /// Where in `requests` a function is.
@@ -41,12 +41,12 @@ pub(super) struct Limits {
 
 /// Gives each chosen function its id and turns it into a request.
 pub(super) fn requests(
-    surveys: &[Survey],
+    surveys: Vec<Survey>,
     functions: &mut FunctionTable,
     limits: Limits,
 ) -> Probes {
     let mut probes = Probes::default();
-    for image in surveys.iter().flat_map(|survey| &survey.images) {
+    for image in surveys.into_iter().flat_map(|survey| survey.images) {
         let file = match image.file.try_clone() {
             Ok(file) => Arc::new(ProbedFile::new(file, image.path.clone())),
             Err(error) => {
@@ -56,13 +56,14 @@ pub(super) fn requests(
                 continue;
             }
         };
-        for chosen in &image.chosen {
-            let func = define(&mut probes, functions, chosen);
+        for chosen in image.chosen {
+            let (exit, exit_reason) = (chosen.info.exit, chosen.info.exit_reason.clone());
+            let func = define(&mut probes, functions, chosen.info);
             if let Some(index) = probes.by_func.get(&func).copied() {
-                weaken(&mut probes, index, func, chosen);
+                weaken(&mut probes, index, func, (exit, exit_reason));
                 continue;
             }
-            match &chosen.site {
+            match chosen.site {
                 Ok(site) => {
                     if chosen.rests_on_nothing_thrown {
                         probes.conditional.push(func);
@@ -73,16 +74,16 @@ pub(super) fn requests(
                         file: Arc::clone(&file),
                         offset: site.offset,
                         stepped: site.cost == SiteCost::SingleStepped,
-                        exit: chosen.info.exit,
-                        ret_offsets: chosen.ret_offsets.clone(),
-                        heat: heat(chosen),
+                        exit,
+                        ret_offsets: chosen.ret_offsets,
+                        heat: chosen.heat,
                         pid_filter: if image.main { None } else { limits.pid_filter },
                     });
                 }
                 Err(reason) => probes.bounds.push(Bound {
                     func,
                     since: None,
-                    reason: reason.clone(),
+                    reason,
                 }),
             }
         }
@@ -91,32 +92,37 @@ pub(super) fn requests(
     probes
 }
 
-fn define(probes: &mut Probes, functions: &mut FunctionTable, chosen: &Chosen) -> FuncId {
+fn define(probes: &mut Probes, functions: &mut FunctionTable, info: FunctionInfo) -> FuncId {
     let known = functions.len();
-    let func = functions.insert(chosen.info.clone());
-    if functions.len() > known {
-        let info = functions
-            .get(func)
-            .map_or_else(|| chosen.info.clone(), |info| (**info).clone());
-        probes.defined.push((func, info));
+    let func = functions.insert(info);
+    if functions.len() > known
+        && let Some(info) = functions.get(func)
+    {
+        probes.defined.push((func, Arc::clone(info)));
     }
     func
 }
 
 /// One probe serves all processes that run the file: where one of them forbids the return probe, all do without.
-fn weaken(probes: &mut Probes, index: usize, func: FuncId, chosen: &Chosen) {
+fn weaken(
+    probes: &mut Probes,
+    index: usize,
+    func: FuncId,
+    (exit, exit_reason): (ExitStrategy, String),
+) {
     let Some(request) = probes.requests.get_mut(index) else {
         return;
     };
-    if request.exit != ExitStrategy::Return || chosen.info.exit == ExitStrategy::Return {
+    if request.exit != ExitStrategy::Return || exit == ExitStrategy::Return {
         return;
     }
     request.exit = ExitStrategy::EntryOnly;
     // Ids are given in rising order.
     let defined = probes.defined.binary_search_by_key(&func, |(id, _)| *id);
     if let Some((_, info)) = defined.ok().and_then(|at| probes.defined.get_mut(at)) {
+        let info = Arc::make_mut(info);
         info.exit = ExitStrategy::EntryOnly;
-        info.exit_reason = format!("in another process: {}", chosen.info.exit_reason);
+        info.exit_reason = format!("in another process: {exit_reason}");
     }
 }
 
@@ -130,25 +136,12 @@ fn cut(probes: &mut Probes, most: Option<(usize, &'static str)>) {
         .requests
         .sort_by_key(|request| Reverse(Reverse(request.heat)));
     for request in probes.requests.drain(most..) {
-        let reason = format!("left out by {limit}");
         probes.bounds.push(Bound {
             func: request.func,
             since: None,
-            reason,
+            reason: left_out_by(limit),
         });
     }
-}
-
-/// Small functions are called most, as a rule; what only runs once is cold.
-fn heat(chosen: &Chosen) -> u8 {
-    if matches!(
-        chosen.info.raw_name.as_str(),
-        "main" | "_start" | "_init" | "_fini"
-    ) {
-        return 0;
-    }
-    let log2 = u64::BITS - chosen.info.size.max(1).leading_zeros();
-    u8::try_from(240u32.saturating_sub(12 * log2)).unwrap_or(0)
 }
 
 /// How many of the requests see their calls end.

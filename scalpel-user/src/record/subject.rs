@@ -111,11 +111,17 @@ impl Subject {
 
     /// What there is to probe, one survey for all processes that map the same files under the same rules (the workers
     /// of a server).
-    pub(super) fn surveys(&self, plan: &RecordPlan, kernel: KernelRelease) -> Result<Vec<Survey>> {
+    pub(super) fn surveys(
+        &self,
+        plan: &RecordPlan,
+        kernel: KernelRelease,
+        most: Option<(usize, &str)>,
+    ) -> Result<Vec<Survey>> {
         let question = Question {
             choice: &plan.choice,
             exits: plan.measurement.exits,
             kernel,
+            most,
         };
         if let Some(spawned) = &self.spawned {
             return Ok(vec![survey::of_program(spawned.programs(), &question)?]);

@@ -82,6 +82,7 @@ fn question(choice: &Choice) -> Question<'_> {
         choice,
         exits: Exits::None,
         kernel: KernelRelease::parse(&release.release().to_string_lossy()),
+        most: None,
     }
 }
 

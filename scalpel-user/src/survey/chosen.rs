@@ -35,7 +35,7 @@ pub struct Surveyed {
 }
 
 /// One chosen function: what it is, where and how it will be probed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// What is known of it.
     pub info: FunctionInfo,
@@ -49,10 +49,12 @@ pub struct Chosen {
     pub ret_offsets: Vec<u64>,
     /// Its return probe is safe only as long as nothing that throws is mapped.
     pub rests_on_nothing_thrown: bool,
+    /// How often it is likely to be called.
+    pub heat: u8,
 }
 
 /// Where a function will be probed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenSite {
     /// File offset of the probed instruction, in bytes.
     pub offset: u64,
@@ -166,20 +168,25 @@ fn one_image(
     };
     let disassembler = Disassembler::new();
     let build_id = image.build_id();
-    let chosen = plan_sites(image, &indices, &policy)
-        .iter()
-        .filter_map(|plan| {
-            let function = image.functions().get(plan.function)?;
-            Some(chosen(
-                candidate,
-                image,
-                &build_id,
-                function,
-                plan,
-                &disassembler,
-            ))
-        })
-        .collect();
+    let (plans, left_out) = within(image, indices, &policy, question.most);
+    let decided = plans.iter().filter_map(|plan| {
+        let function = image.functions().get(plan.function)?;
+        Some(chosen(
+            candidate,
+            image,
+            &build_id,
+            function,
+            plan,
+            &disassembler,
+        ))
+    });
+    let limit = question.most.map_or("", |(_, limit)| limit);
+    let others = left_out.iter().filter_map(|&index| {
+        let function = image.functions().get(index)?;
+        Some(undecided(&candidate.path, &build_id, function, limit))
+    });
+    let mut chosen: Vec<Chosen> = decided.chain(others).collect();
+    chosen.sort_by_key(|chosen| chosen.vaddr);
     Surveyed {
         path: candidate.path.clone(),
         file: Arc::clone(&candidate.file),
@@ -193,6 +200,59 @@ fn one_image(
         go: image.is_go(),
         chosen,
     }
+}
+
+/// Decides about functions until as many as allowed can be probed, the largest first: they say most about a program and
+/// are called least. The others are told apart, by index, and nothing is decided about them.
+fn within(
+    image: &Image<'_>,
+    mut indices: Vec<usize>,
+    policy: &ExitPolicy,
+    most: Option<(usize, &str)>,
+) -> (Vec<SitePlan>, Vec<usize>) {
+    let most = most.map_or(usize::MAX, |(most, _)| most);
+    if indices.len() > most {
+        indices.sort_by_key(|&index| image.functions().get(index).map(heat));
+    }
+    let mut plans = Vec::new();
+    let mut wanted = most;
+    while wanted > 0 && !indices.is_empty() {
+        let rest = indices.split_off(wanted.min(indices.len()));
+        plans.extend(plan_sites(image, &indices, policy));
+        indices = rest;
+        wanted = most - plans.iter().filter(|plan| plan.site.is_ok()).count();
+    }
+    (plans, indices)
+}
+
+/// Small functions are called most, as a rule; what only runs once is cold.
+fn heat(function: &ImageFunction) -> u8 {
+    if matches!(
+        function.raw_name.as_str(),
+        "main" | "_start" | "_init" | "_fini"
+    ) {
+        return 0;
+    }
+    let log2 = u64::BITS - function.size.max(1).leading_zeros();
+    u8::try_from(240u32.saturating_sub(12 * log2)).unwrap_or(0)
+}
+
+/// A function that a limit leaves out.
+fn undecided(path: &Path, build_id: &str, function: &ImageFunction, limit: &str) -> Chosen {
+    Chosen {
+        info: describe(path, build_id, function),
+        aliases: function.aliases.clone(),
+        vaddr: function.vaddr,
+        site: Err(left_out_by(limit)),
+        ret_offsets: Vec::new(),
+        rests_on_nothing_thrown: false,
+        heat: heat(function),
+    }
+}
+
+/// Why a function is not watched that could be.
+pub fn left_out_by(limit: &str) -> String {
+    format!("left out by {limit}")
 }
 
 fn chosen(
@@ -226,6 +286,7 @@ fn chosen(
         site: site.map_err(ToString::to_string),
         ret_offsets: plan.exit.ret_offsets.clone(),
         rests_on_nothing_thrown: plan.exit.reason == ExitReason::NothingThrows,
+        heat: heat(function),
     }
 }
 

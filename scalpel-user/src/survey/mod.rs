@@ -20,7 +20,7 @@ use crate::plan::words;
 use crate::plan::{Choice, Exits};
 use crate::target::{MappedImage, Process, TargetError};
 
-pub use chosen::{Chosen, Surveyed};
+pub use chosen::{Chosen, Surveyed, left_out_by};
 pub use libraries::needed_by;
 pub use reader::ImageReader;
 
@@ -114,6 +114,8 @@ pub struct Question<'a> {
     pub exits: Exits,
     /// The running kernel.
     pub kernel: KernelRelease,
+    /// Most functions of a file that are to be decided about, and the name of that limit.
+    pub most: Option<(usize, &'a str)>,
 }
 
 /// Surveys a running process.

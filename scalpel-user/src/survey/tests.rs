@@ -1,5 +1,6 @@
 //! Real programs of this machine: what is there is asked, not assumed.
 
+use super::chosen::ChosenSite;
 use super::*;
 use crate::event::Pid;
 use crate::plan::words::Pattern as Word;
@@ -21,6 +22,7 @@ fn ask<T>(choice: &Choice, survey: impl FnOnce(&Question<'_>) -> T) -> T {
         choice,
         exits: Exits::Default,
         kernel: KernelRelease(6, 18, 0),
+        most: None,
     })
 }
 
@@ -38,6 +40,34 @@ fn our_own_process_is_a_rust_program_whose_main_image_is_chosen() {
             .iter()
             .any(|name| image.path.ends_with(name))
     );
+}
+
+#[test]
+fn beyond_a_limit_the_largest_are_decided_about_and_every_other_is_named_as_left_out() {
+    let process = Process::open(Pid(std::process::id())).unwrap();
+    let choice = choice(&[], &[]);
+    let all = ask(&choice, |question| of_process(&process, question)).unwrap();
+    let some = ask(&choice, |question| {
+        let most = Some((100, "a limit"));
+        of_process(&process, &Question { most, ..*question })
+    })
+    .unwrap();
+    let (all, some) = (&all.images[0].chosen, &some.images[0].chosen);
+    let told = |chosen: &[Chosen]| -> Vec<_> {
+        let key = |one: &Chosen| (one.vaddr, one.info.name.clone());
+        chosen.iter().map(key).collect()
+    };
+    assert_eq!(told(all), told(some));
+    let left_out: Result<ChosenSite, String> = Err(left_out_by("a limit"));
+    let is_left_out = |one: &&Chosen| one.site == left_out;
+    let decided: Vec<&Chosen> = some.iter().filter(|one| !is_left_out(one)).collect();
+    assert_eq!(decided.iter().filter(|one| one.site.is_ok()).count(), 100);
+    // What was decided does not depend on the limit.
+    let same = |one: &&Chosen| all.iter().any(|other| other == *one);
+    assert!(decided.iter().all(same));
+    let hottest = decided.iter().map(|one| one.heat).max();
+    let coldest = some.iter().filter(is_left_out).map(|one| one.heat).min();
+    assert!(hottest <= coldest, "{hottest:?} {coldest:?}");
 }
 
 #[test]

@@ -21,11 +21,19 @@ pub(super) struct Lines {
 impl Lines {
     /// `file_offset`: of the function's first instruction.
     pub(super) fn of(&mut self, path: &Path, file_offset: u64) -> Option<Line> {
-        let info = self.ask(path, file_offset)?.code_info?;
-        Some(Line {
-            file: info.to_path().to_string_lossy().into_owned(),
-            line: info.line,
-        })
+        line_of(&self.ask(path, file_offset)?)
+    }
+
+    /// The same of many functions of one file: looking whether it is still the same takes longer than an answer.
+    pub(super) fn of_many(&mut self, path: &Path, file_offsets: &[u64]) -> Vec<Option<Line>> {
+        let source = Source::Elf(Elf::new(path));
+        let answers = self.symbolizer();
+        let answers = answers.symbolize(&source, Input::FileOffset(file_offsets));
+        let answers = answers.unwrap_or_default();
+        answers
+            .into_iter()
+            .map(|answer| line_of(&answer.into_sym()?))
+            .collect()
     }
 
     /// Names, as debug information has them, of the functions that are inlined at an address, the outermost first.
@@ -37,16 +45,28 @@ impl Lines {
     }
 
     fn ask(&mut self, path: &Path, file_offset: u64) -> Option<Sym<'_>> {
+        let source = Source::Elf(Elf::new(path));
+        let symbolizer = self.symbolizer();
+        let answer = symbolizer.symbolize_single(&source, Input::FileOffset(file_offset));
+        answer.ok()?.into_sym()
+    }
+
+    fn symbolizer(&mut self) -> &mut Symbolizer {
         // With inlined functions, for the first instruction may be an inlined function's: the outer one's line is its own.
-        let symbolizer = self.symbolizer.get_or_insert_with(|| {
+        self.symbolizer.get_or_insert_with(|| {
             Symbolizer::builder()
                 .enable_code_info(true)
                 .enable_inlined_fns(true)
                 .enable_demangling(false)
                 .build()
-        });
-        let source = Source::Elf(Elf::new(path));
-        let answer = symbolizer.symbolize_single(&source, Input::FileOffset(file_offset));
-        answer.ok()?.into_sym()
+        })
     }
+}
+
+fn line_of(symbol: &Sym<'_>) -> Option<Line> {
+    let info = symbol.code_info.as_ref()?;
+    Some(Line {
+        file: info.to_path().to_string_lossy().into_owned(),
+        line: info.line,
+    })
 }

@@ -229,8 +229,19 @@ impl Symbolizer {
     /// Source file and line of the function that begins at `file_offset` of the file at `path`, if debug information
     /// tells. `path` may lead to an open file (`/proc/self/fd/N`).
     pub fn line(&mut self, path: &Path, file_offset: u64) -> Option<(String, Option<u32>)> {
-        let line = self.lines.of(path, file_offset)?;
-        Some((line.file, line.line))
+        self.lines_of(path, &[file_offset]).pop()?
+    }
+
+    /// The same of many functions of one file, in their order.
+    pub fn lines_of(
+        &mut self,
+        path: &Path,
+        file_offsets: &[u64],
+    ) -> Vec<Option<(String, Option<u32>)>> {
+        let lines = self.lines.of_many(path, file_offsets).into_iter();
+        lines
+            .map(|line| line.map(|line| (line.file, line.line)))
+            .collect()
     }
 
     /// How many distinct addresses have no name, by reason.

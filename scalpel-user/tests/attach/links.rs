@@ -27,6 +27,7 @@ pub(crate) fn add(suite: &mut Suite) {
         too_many_perf_probes_are_refused_before_any_is_attached,
         dropping_attachments_leaves_nothing,
         the_cost_of_a_probe_is_measured_by_every_mechanism,
+        only_programs_that_something_is_attached_to_are_loaded,
     );
 }
 
@@ -278,7 +279,7 @@ fn dropping_attachments_leaves_nothing() -> Outcome {
 
 fn the_cost_of_a_probe_is_measured_by_every_mechanism() -> Outcome {
     for mechanism in [Session, Multi, Perf] {
-        let costs = scalpel_user::kernel::calibrate::measure(mechanism, Family::Events)?;
+        let costs = scalpel_user::kernel::calibrate::measure(mechanism, Family::Events, || true)?;
         for cost in [costs.entry, costs.entry_and_return, costs.stepped] {
             ensure!(
                 cost.hot_ns > 0 && cost.cold_ns > 0,
@@ -286,5 +287,26 @@ fn the_cost_of_a_probe_is_measured_by_every_mechanism() -> Outcome {
             );
         }
     }
+    // What ends add is measured only where some are watched.
+    let costs = scalpel_user::kernel::calibrate::measure(Session, Family::Count, || false)?;
+    ensure!(costs.entry == costs.entry_and_return, "{costs:?}");
+    Ok(())
+}
+
+fn only_programs_that_something_is_attached_to_are_loaded() -> Outcome {
+    let copy = catalog::CALLS.copy()?;
+    let _target = Target::start(copy.path(), &[])?;
+    let options = AttachOptions::default();
+    let mut probes = Probes::new(copy.path(), &["fib"], Session, EntryOnly, options)?;
+    let calls = |probes: &Probes| -> Vec<String> {
+        let all = probes.kernel.program_stats().into_iter();
+        let names = all.map(|program| program.name);
+        names.filter(|name| name.starts_with("call_")).collect()
+    };
+    let before = calls(&probes);
+    ensure!(before.is_empty(), "{before:?}");
+    probes.attach()?;
+    let after = calls(&probes);
+    ensure!(after == ["call_entry"], "{after:?}");
     Ok(())
 }

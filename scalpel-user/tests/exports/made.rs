@@ -58,7 +58,7 @@ impl Made {
         made.writer.write(&Input::Run(run()))?;
         for (number, info) in (1..).zip(functions) {
             let id = FuncId::new(number).context("functions are numbered from 1")?;
-            made.writer.write(&Input::Function(id, info))?;
+            made.writer.write(&Input::Function(id, info.into()))?;
         }
         Ok(made)
     }

@@ -90,6 +90,7 @@ fn look(place: &Place, exits: Exits, pattern: Option<&Pattern>) -> anyhow::Resul
         choice: &choice,
         exits,
         kernel: KernelRelease::parse(&release),
+        most: None,
     };
     Ok(match place {
         Place::File(path) => survey::of_file(path, &question)?,
