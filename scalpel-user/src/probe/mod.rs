@@ -37,7 +37,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use rustc_hash::FxHashSet;
-use scalpel_common::segment::clock as clock_number;
+use scalpel_common::segment::{clock as clock_number, modes};
 
 use crate::event::{FuncId, Pid};
 use crate::function::FunctionTable;
@@ -57,7 +57,7 @@ pub use breaker::event_cost_ns;
 pub use drain::ProbeReport;
 pub use names::{NameRecord, parse as parse_name};
 pub use socket::Place;
-pub use takeover::Takeover;
+pub use takeover::{Takeover, is_in};
 pub use wire::{Frame, FrameError, Hello, next as next_frame};
 
 /// Memory for all segments where nothing else is asked for.
@@ -176,6 +176,7 @@ impl Probes {
                 targets: options.pids,
                 off: FxHashSet::default(),
             },
+            counts_only: options.modes == modes::COUNT,
             off: off.clone(),
             off_seen: 0,
             session,

@@ -212,6 +212,11 @@ fn relation(process: &Process, owner: &Owner, inode: u64) -> Relation {
     }
 }
 
+/// Whether a process has mapped what is called a segment.
+pub fn is_in(process: &Process) -> bool {
+    !segments_of(process).is_empty()
+}
+
 /// Mappings of what is called a segment.
 fn segments_of(process: &Process) -> Vec<Mapping> {
     let name = format!("/memfd:{MEMORY_NAME}");

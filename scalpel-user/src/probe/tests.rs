@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use scalpel_common::segment::{lane_state, modes};
+use scalpel_common::segment::lane_state;
 use scalpel_common::wire::transport;
 
 use super::layout::{Layout, function, header, lane};
