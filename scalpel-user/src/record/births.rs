@@ -19,6 +19,7 @@ use super::now_mono;
 use crate::event::{Control, MonoTime, Pid};
 use crate::kernel::births::Births;
 use crate::kernel::kin::Kin;
+use crate::probe;
 use crate::survey::runtimes;
 use crate::target::{FileId, Process, Runtime};
 
@@ -236,6 +237,10 @@ struct Guess {
     /// Its program had no runtime.
     was_plain: bool,
     at: MonoTime,
+    /// When this program was seen first.
+    since: Option<MonoTime>,
+    /// A probe's memory was seen in it: what spoke in this process spoke in this program, or before it was seen.
+    has_probe: bool,
 }
 
 impl Guessed {
@@ -245,6 +250,8 @@ impl Guessed {
             code_at: 0,
             was_plain: false,
             at: now_mono(),
+            since: None,
+            has_probe: false,
         };
         Self {
             targets: targets.iter().map(guess).collect(),
@@ -260,6 +267,10 @@ impl Guessed {
             std::thread::sleep(ACCOUNTS_EVERY);
         }
         self.look();
+        for mut guess in std::mem::take(&mut self.targets) {
+            let sign = self.speaker(&mut guess);
+            self.sign = self.sign.take().or(sign);
+        }
         let why =
             "who is born is told to root, and since Linux 6.6 to everybody outside of containers";
         self.sign.map(|sign| format!("{sign}; {why}"))
@@ -269,11 +280,25 @@ impl Guessed {
         let mut targets = std::mem::take(&mut self.targets);
         targets.retain_mut(|guess| {
             let is_alive = guess.process.is_alive();
-            let sign = sign_of(&guess.process, is_alive).or_else(|| self.program(guess, is_alive));
+            let sign = sign_of(&guess.process, is_alive)
+                .or_else(|| self.program(guess, is_alive))
+                .or_else(|| (!is_alive).then(|| self.speaker(guess)).flatten());
             self.sign = self.sign.take().or(sign);
             is_alive
         });
         self.targets = targets;
+    }
+
+    /// A probe spoke before its program was looked at: whoever spoke may have executed what was seen then.
+    fn speaker(&self, guess: &mut Guess) -> Option<String> {
+        let pid = guess.process.pid();
+        let since = guess.since.unwrap_or(MonoTime(u64::MAX));
+        if guess.has_probe || !locked(&self.household).spoke_before(pid, since) {
+            return None;
+        }
+        guess.has_probe = probe::is_in(&guess.process);
+        let text = format!("process {pid} was not looked at before its probe spoke");
+        (!guess.has_probe).then_some(text)
     }
 
     /// Looks at the program of a target, and says if it may have been another one meanwhile.
@@ -291,6 +316,8 @@ impl Guessed {
         }
         if code_at == 0 || guess.code_at == code_at {
             guess.at = before;
+            // In its first moments a probe has spoken and has no memory yet: it is asked again.
+            let _not_yet = self.speaker(guess);
             return None;
         }
         if guess.code_at != 0 && !guess.was_plain {
@@ -313,6 +340,8 @@ impl Guessed {
         guess.was_plain = found.is_some_and(|(_, found)| found.is_empty());
         guess.code_at = code_at;
         guess.at = before;
+        guess.since = Some(before);
+        guess.has_probe = probe::is_in(&guess.process);
         None
     }
 }
@@ -342,4 +371,39 @@ fn sign_of(process: &Process, is_alive: bool) -> Option<String> {
 fn is_held(pid: Pid) -> bool {
     let id = program_of(pid).and_then(|file| FileId::of(&file).ok());
     id.is_some() && id == own_program()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of a process that was looked at once, and whose probe spoke at `heard`.
+    fn said(heard: impl FnOnce(MonoTime) -> MonoTime) -> Option<String> {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = Pid(child.id());
+        let process = Process::open(pid).unwrap();
+        // Until its exec it is a copy of this program, and then for a moment nothing.
+        while is_held(pid) || process.accounts().unwrap().code_at == 0 {
+            std::thread::yield_now();
+        }
+        let household = Shared::default();
+        locked(&household).begin(pid, []);
+        let mut guessed = Guessed::of(&[process], Shared::clone(&household));
+        guessed.look();
+        locked(&household).heard(pid, Runtime::Python, heard(now_mono()));
+        let said = guessed.run(&AtomicBool::new(true));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        said
+    }
+
+    #[test]
+    fn who_spoke_before_anybody_looked_may_have_become_what_was_seen_then() {
+        let early = said(|_now| MonoTime(1)).unwrap();
+        assert!(early.contains("before its probe spoke"), "{early}");
+        assert_eq!(said(|now| now), None);
+    }
 }

@@ -261,6 +261,12 @@ impl Household {
         self.heard.entry(pid).or_default().push((runtime, time));
     }
 
+    /// Whether a probe has said HELLO in a process before `time`.
+    pub(super) fn spoke_before(&self, pid: Pid, time: MonoTime) -> bool {
+        let heard = self.heard.get(&pid).into_iter().flatten();
+        heard.map(|(_, at)| *at).any(|at| at < time)
+    }
+
     /// Not every member is known.
     pub(super) fn is_incomplete(&mut self, why: String) {
         self.incomplete.get_or_insert(why);
