@@ -7,11 +7,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use lasso::{Rodeo, Spur};
+use serde::{Deserialize, Serialize};
 
 use crate::event::FuncId;
 
 /// Why a function or address has no name. Shown to the user and counted.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum UnknownReason {
     /// The file has no symbol for it: the start is known from unwind tables only.
     Stripped,
@@ -71,7 +72,7 @@ impl fmt::Display for UnknownReason {
 }
 
 /// How the end of a call is seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ExitStrategy {
     /// Return probe of the same `uprobe session`, or a uretprobe: proven safe for this function.
     Return,
@@ -99,7 +100,7 @@ impl ExitStrategy {
 }
 
 /// The language a function was written in, as far as its name and file tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Language {
     /// Native code of unknown language.
     Native,
@@ -154,7 +155,7 @@ impl Language {
 }
 
 /// What is known of a function, before it has an id.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FunctionInfo {
     /// Name for people: demangled, or `module+0xOFF` when unknown.
     pub name: String,
@@ -192,7 +193,7 @@ pub struct FunctionInfo {
 
 /// Where a function stands in the text that was loaded. Everything is as the probe told it: of a rewritten script, the
 /// place in the original text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SourcePlace {
     /// Last line, from 1.
     pub end_line: Option<u32>,

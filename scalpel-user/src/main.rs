@@ -4,13 +4,14 @@ use std::process::ExitCode;
 
 use scalpel_user::cli::Cli;
 use scalpel_user::output::{Output, last_words};
-use scalpel_user::{commands, exit, plan};
+use scalpel_user::{commands, exit, plan, sandbox};
 
 fn main() -> ExitCode {
     ExitCode::from(run())
 }
 
 fn run() -> u8 {
+    sandbox::can_be_started();
     let cli = match Cli::typed() {
         Ok(cli) => cli,
         Err(other) => return other.print(),

@@ -22,8 +22,10 @@ mod scope_linked;
 mod scope_places;
 mod sites;
 mod stat;
+mod stopped;
 mod stream;
 mod top;
+mod trust;
 mod wait;
 
 use std::path::Path;
@@ -52,6 +54,8 @@ fn main() -> ExitCode {
     probe::add(&mut suite);
     lifecycle::add(&mut suite);
     killed::add(&mut suite);
+    stopped::add(&mut suite);
+    trust::add(&mut suite);
     dump::add(&mut suite);
     scope::add(&mut suite);
     scope_harm::add(&mut suite);

@@ -182,6 +182,12 @@ pub enum Command {
     /// The process that `scope` steps with; it is started by `scope`.
     #[command(hide = true)]
     Guardian,
+    /// The process that reads executables, without rights; it is started by other commands.
+    #[command(hide = true)]
+    Reader,
+    /// The process that has the kernel account for programs; it is started by other commands.
+    #[command(hide = true)]
+    Meter,
     /// List functions, probe sites or processes.
     List(ListArgs),
     /// Tell what this kernel and CPU can do, what stands in the way, and what to do about it.

@@ -19,6 +19,7 @@ mod top;
 use crate::exit::Outcome;
 use crate::output::Output;
 use crate::plan::Plan;
+use crate::{sandbox, survey};
 
 /// Carries `plan` out.
 pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
@@ -34,6 +35,14 @@ pub fn run(plan: Plan, output: &Output) -> anyhow::Result<Outcome> {
         Plan::Dump(plan) => dump::run(plan, output),
         Plan::Overlay(plan) => genome::run(&plan, output),
         Plan::Build(plan) => genome::build::run(&plan, output),
+        Plan::Reader => {
+            survey::serve(sandbox::enter()?)?;
+            Ok(Outcome::Done)
+        }
+        Plan::Meter => {
+            sandbox::serve_meter(crate::kernel::run_time::account)?;
+            Ok(Outcome::Done)
+        }
         Plan::Guardian => crate::scope::be_the_guardian(),
         Plan::Graph(plan) => graph::run(&plan, output),
         Plan::Report(plan) => report::run(&plan, output),

@@ -13,6 +13,7 @@ use super::returns::Returns;
 use super::unwind::Cfa;
 use super::{Image, KernelRelease};
 use crate::function::ExitStrategy;
+use serde::{Deserialize, Serialize};
 
 /// What the user asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub enum ExitRequest {
 }
 
 /// What is known of the process that maps the image.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessFacts {
     /// Names of *other* mapped images that throw or catch (C++, Rust ...): their exceptions may pass this image.
     pub throwing_images: Vec<String>,

@@ -45,6 +45,7 @@ pub use names::Part;
 pub use plan::{ExitPolicy, SitePlan, is_cheap, plan_sites};
 pub use probe::{SiteCost, Unprobeable};
 pub use select::{Pattern, SelectError, near_misses, select};
+use serde::{Deserialize, Serialize};
 pub use site::{Site, SiteReason, SiteRefusal, Stop};
 pub use text::Disassembler;
 
@@ -57,7 +58,9 @@ use go::GoTable;
 use unwind::Unwind;
 
 /// Version of a kernel: `6.18.44` is `KernelRelease(6, 18, 44)`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct KernelRelease(pub u16, pub u16, pub u16);
 
 impl KernelRelease {

@@ -5,11 +5,12 @@
 //! could harm the program, this refuses.
 
 use iced_x86::{Code, EncodingKind, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use serde::{Deserialize, Serialize};
 
 use super::KernelRelease;
 
 /// What one hit of a probe at an instruction costs, by how the kernel carries the instruction out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SiteCost {
     /// A 5-byte nop: the breakpoint becomes a call into the kernel, without a trap (from 6.18).
     Nop5,

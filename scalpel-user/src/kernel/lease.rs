@@ -66,9 +66,12 @@ impl Lease {
         })
     }
 
-    /// The lapses since the last call.
+    /// The lapses since the last call. Whoever was held up may ask before the thread has had its turn.
     pub fn take_lapses(&self) -> Vec<Lapse> {
-        std::mem::take(&mut *self.lapses.lock().unwrap_or_else(PoisonError::into_inner))
+        let renewed = renew(&self.slot).ok().flatten();
+        let mut lapses = self.lapses.lock().unwrap_or_else(PoisonError::into_inner);
+        lapses.extend(renewed);
+        std::mem::take(&mut *lapses)
     }
 }
 

@@ -14,9 +14,17 @@ use super::load::{Kernel, stats};
 /// Of so many looks one begins an account, which the next one ends.
 const EVERY: u32 = 10;
 
+/// Has the kernel begin an account; `None` = it does not for this user.
+pub fn account() -> Option<OwnedFd> {
+    enable_stats(Stats::RunTime).ok()
+}
+
+/// Whoever may have the kernel begin an account.
+pub type Begin = Box<dyn FnMut() -> Option<OwnedFd>>;
+
 /// What was measured so far.
-#[derive(Debug, Default)]
 pub struct RunTime {
+    begin: Begin,
     looks: u32,
     account: Option<Account>,
     ran_ns: u64,
@@ -32,6 +40,17 @@ struct Account {
 }
 
 impl RunTime {
+    /// Nothing measured yet; accounts are begun by `begin`.
+    pub fn by(begin: Begin) -> Self {
+        Self {
+            begin,
+            looks: 0,
+            account: None,
+            ran_ns: 0,
+            measured: Duration::ZERO,
+        }
+    }
+
     /// To be called about every 100 ms.
     pub fn look(&mut self, kernel: &Kernel) {
         self.looks = self.looks.wrapping_add(1);
@@ -39,7 +58,7 @@ impl RunTime {
             self.ran_ns += run_time_ns(kernel).saturating_sub(account.before_ns);
             self.measured += account.since.elapsed();
         } else if self.looks % EVERY == 1
-            && let Ok(kept) = enable_stats(Stats::RunTime)
+            && let Some(kept) = (self.begin)()
         {
             self.account = Some(Account {
                 _kept: kept,

@@ -59,6 +59,10 @@ pub enum Plan {
     Build(BuildPlan),
     /// Be the guardian of another `scope`.
     Guardian,
+    /// Read executables for another process of ours, without rights.
+    Reader,
+    /// Have the kernel account for programs, for another process of ours that has no right to.
+    Meter,
     /// List.
     List(ListPlan),
     /// Examine this host, and a process.
@@ -246,6 +250,8 @@ pub fn plan(cli: Cli) -> Result<(Plan, Voice), PlanError> {
         Command::Cover(args) => Plan::Overlay(overlay::cover(args)?),
         Command::Genome(args) => genome(args.command)?,
         Command::Guardian => Plan::Guardian,
+        Command::Reader => Plan::Reader,
+        Command::Meter => Plan::Meter,
         Command::List(args) => Plan::List(list(args)?),
         Command::Doctor(args) => Plan::Doctor {
             pid: args.pid.map(Pid),

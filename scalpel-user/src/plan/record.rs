@@ -12,6 +12,7 @@ use crate::cli::{
     RecordArgs, TargetArgs,
 };
 use crate::event::Pid;
+use serde::{Deserialize, Serialize};
 
 /// Budget for the target's slow-down when no function was named, in percent of its CPU time.
 pub(super) const DEFAULT_OVERHEAD_PERCENT: f64 = 5.0;
@@ -70,7 +71,7 @@ pub struct CommandLine {
 }
 
 /// Which functions to probe.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// Functions that match one of these; empty = all functions of the main program.
     pub include: Vec<Pattern>,
@@ -145,7 +146,7 @@ pub enum ProbeMode {
 }
 
 /// How to see calls end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exits {
     /// Return probes where proven safe, else entries only.
     Default,

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::image;
+use serde::{Deserialize, Serialize};
 
 /// A number of bytes, typed with or without K, M, G (powers of 1024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +103,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
 }
 
 /// Which functions a pattern means.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pattern {
     /// A glob over raw and demangled names.
     Glob(String),

@@ -137,6 +137,10 @@ impl Live {
     /// Takes the probes off and drains what is left.
     fn detach(&mut self, output: &Output) -> (DetachReport, PollerReport) {
         self.cpu.look();
+        // It may have been held up until the very moment in which it was told to end.
+        for note in self.tracer.as_ref().map(Tracer::lapses).unwrap_or_default() {
+            self.take(Input::Note(note));
+        }
         let (detached, poller) = match &mut self.tracer {
             Some(tracer) => tracer.detach(output),
             None => (DetachReport::default(), None),

@@ -1,7 +1,6 @@
 //! The running recording: inputs come from the rings and the lanes, go to the log and the session, and some of them are
 //! acted on.
 
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -33,6 +32,7 @@ use crate::output::Output;
 use crate::plan::{Mode, ProbeMode, RecordPlan};
 use crate::probe;
 use crate::session::Session;
+use crate::survey;
 use crate::target::Process;
 
 /// Batches that may wait for the session: some 30 MB of events. When it is full the rings fill, and loss is counted.
@@ -193,7 +193,7 @@ impl Live {
         for bound in probes.bounds {
             self.take(Input::Bound(bound));
         }
-        self.unread(&probes.unopened);
+        self.notes(probes.unopened.iter().map(survey::unread_note));
         if let Some(tracer) = &mut self.tracer {
             tracer.conditional = probes.conditional;
         }
@@ -218,14 +218,10 @@ impl Live {
         Ok(())
     }
 
-    /// Says which files could not be looked at: what is in them is not probed, and may throw.
-    pub(super) fn unread(&mut self, files: &[(PathBuf, String)]) {
-        for (path, reason) in files {
-            self.take(Input::Note(format!(
-                "{} could not be read and was not probed: {reason}",
-                path.display()
-            )));
-        }
+    /// Takes notes for whoever reads the result.
+    pub(super) fn notes(&mut self, notes: impl IntoIterator<Item = String>) {
+        let notes = notes.into_iter().map(Input::Note);
+        notes.for_each(|note| self.take(note));
     }
 
     /// Listens until a signal, the duration, the target's end or a full disk ends the recording.

@@ -44,8 +44,10 @@ use crate::lay::{self, Sources};
 use crate::output::Output;
 use crate::plan::words::Overhead;
 use crate::plan::{Attach, Mode, RecordPlan, Target};
+use crate::privilege;
 use crate::report::Report;
 use crate::report::summary::Summary;
+use crate::survey::Survey;
 use crate::target::ChildExit;
 
 pub use finish::say_summary;
@@ -118,6 +120,7 @@ pub fn run(
     } else {
         mechanism(plan, able)?
     };
+    privilege::limit(mechanism == Mechanism::Perf).context("giving up capabilities")?;
     // What a probe costs here is measured on code of our own, while the target's files are read.
     let asks_kernel = !plan.dry_run && !plan.runtimes.alone;
     let family = match plan.measurement.mode {
@@ -141,10 +144,7 @@ pub fn run(
             .only_pid()
             .filter(|_| !plan.subprocesses && able.pid_filter.choice),
     };
-    let unread: Vec<_> = surveys
-        .iter()
-        .flat_map(|survey| survey.unread.clone())
-        .collect();
+    let notes: Vec<String> = surveys.iter().flat_map(Survey::notes).collect();
     let probes = probes::requests(surveys, &mut functions, limits);
     // Nobody listens where nothing is measured.
     let _unheard = say_ends.send(probes::with_exits(&probes.requests) > 0);
@@ -177,7 +177,7 @@ pub fn run(
     if subject.spawned.is_none() {
         live.enter(&subject, output);
     }
-    live.unread(&unread);
+    live.notes(notes);
     live.attach(probes, output)?;
     if let Some(spawned) = &mut subject.spawned {
         spawned.release()?;

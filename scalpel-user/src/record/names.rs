@@ -13,6 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::event::{Control, MonoTime, Pid};
 use crate::function::{FunctionInfo, UnknownReason};
+use crate::rooted;
 use crate::survey::ImageReader;
 use crate::symbol::{Backing, MappedCode, Mapping, Named, Symbolizer};
 use crate::target::{self, MappedImage, Process};
@@ -243,14 +244,8 @@ impl Names {
 
 /// As the process sees it; by our own root if it is gone.
 pub(super) fn open(pid: Pid, path: &Path) -> io::Result<File> {
-    let inside = path.strip_prefix("/").unwrap_or(path);
-    File::open(
-        Path::new("/proc")
-            .join(pid.0.to_string())
-            .join("root")
-            .join(inside),
-    )
-    .or_else(|_gone| File::open(path))
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    rooted::open(&root, path).or_else(|_gone| rooted::open(Path::new("/"), path))
 }
 
 fn control(pid: Pid, mapping: &target::Mapping, time: MonoTime) -> Control {

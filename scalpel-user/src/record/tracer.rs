@@ -20,14 +20,15 @@ use crate::input::{Bound, Counts, Feed, Input};
 use crate::kernel::Kernel;
 use crate::kernel::attach::{AttachOptions, Attachments, DetachReport, SiteRequest};
 use crate::kernel::diagnostics::Diagnostics;
-use crate::kernel::lease::Lease;
+use crate::kernel::lease::{Lapse, Lease};
 use crate::kernel::process::Mappings;
 use crate::kernel::ring::{Decoders, Poller};
-use crate::kernel::run_time::RunTime;
+use crate::kernel::run_time::{self, Begin, RunTime};
 use crate::kernel::sample::{SampleClock, Sampler};
 use crate::output::Output;
 use crate::plan::words::Overhead;
 use crate::plan::{Mode, RecordPlan};
+use crate::sandbox::Meter;
 use crate::target::Process;
 
 /// Inputs that came while something else was done, with who sent them.
@@ -61,6 +62,16 @@ pub(super) struct GivenUp {
     pub(super) bounds: Vec<Bound>,
     /// Why the entries could not be attached again, if so.
     pub(super) problem: Option<String>,
+}
+
+/// Root has given up what it takes to ask the kernel itself.
+fn meter() -> Begin {
+    match Meter::start_if_wanted() {
+        None => Box::new(run_time::account),
+        // What cannot be started has nothing to tell: then the cost is not known.
+        Some(Err(_)) => Box::new(|| None),
+        Some(Ok(mut meter)) => Box::new(move || meter.account().ok().flatten()),
+    }
 }
 
 impl Tracer {
@@ -109,7 +120,7 @@ impl Tracer {
             requests: Vec::new(),
             conditional: Vec::new(),
             diagnostics: None,
-            run_time: RunTime::default(),
+            run_time: RunTime::by(meter()),
             began: Instant::now(),
             counted,
             kernel,
@@ -177,15 +188,20 @@ impl Tracer {
         self.attachments
             .set_beside(own_cpu_ns().saturating_add(programs_ns));
         let bounds = self.attachments.govern(now);
-        let lapses = self.lease.take_lapses();
-        let notes = lapses.iter().map(|lapse| {
-            let ms = (lapse.until.0 - lapse.from.0) / 1_000_000;
-            format!("the collector was held up for more than its lease: nothing was recorded for {ms} ms")
-        });
         if let Some(lines) = &mut self.diagnostics {
             lines.flush();
         }
-        (bounds, notes.collect())
+        (bounds, self.lapses())
+    }
+
+    /// Times of silence since the last call, for people.
+    pub(super) fn lapses(&self) -> Vec<String> {
+        let lapses = self.lease.take_lapses().into_iter();
+        let text = "the collector was held up for more than its lease: nothing was recorded for";
+        let ms = |lapse: Lapse| (lapse.until.0 - lapse.from.0) / 1_000_000;
+        lapses
+            .map(|lapse| format!("{text} {} ms", ms(lapse)))
+            .collect()
     }
 
     /// Time in the programs that sample and watch threads, in ns; `None` = it was not measured.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use globset::Glob;
+use serde::{Deserialize, Serialize};
 
 use super::{Candidate, Question, Survey, SurveyError, compiled, hint};
 use crate::function::{ExitStrategy, FunctionInfo, SourcePlace};
@@ -35,7 +36,7 @@ pub struct Surveyed {
 }
 
 /// One chosen function: what it is, where and how it will be probed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chosen {
     /// What is known of it.
     pub info: FunctionInfo,
@@ -54,7 +55,7 @@ pub struct Chosen {
 }
 
 /// Where a function will be probed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChosenSite {
     /// File offset of the probed instruction, in bytes.
     pub offset: u64,
@@ -406,6 +407,14 @@ fn read_all(
         }
     }
     Ok(contents)
+}
+
+/// The same, unless it is larger than `most` bytes.
+pub(super) fn read_at_most(file: &File, most: u64) -> std::io::Result<Vec<u8>> {
+    if file.metadata()?.len() > most {
+        return Err(std::io::Error::other("too large"));
+    }
+    read(file)
 }
 
 pub(super) fn read(mut file: &File) -> std::io::Result<Vec<u8>> {

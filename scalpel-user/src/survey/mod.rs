@@ -2,6 +2,7 @@
 //!
 //! Serves `record` and `list`. Attaches nothing and must not know how attaching works.
 
+mod apart;
 mod chosen;
 mod libraries;
 mod reader;
@@ -9,7 +10,6 @@ pub mod runtimes;
 mod unmapped;
 
 use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,8 +18,11 @@ use crate::image::{
 };
 use crate::plan::words;
 use crate::plan::{Choice, Exits};
+use crate::rooted;
+use crate::sandbox::Sandbox;
 use crate::target::{MappedImage, Process, TargetError};
 
+pub use apart::serve;
 pub use chosen::{Chosen, Surveyed, left_out_by};
 pub use libraries::needed_by;
 pub use reader::ImageReader;
@@ -51,6 +54,15 @@ pub enum SurveyError {
         #[source]
         source: ImageError,
     },
+    /// What else is wrong with a file or a pattern, as a confined process told it.
+    #[error("{0}")]
+    Unreadable(String),
+    /// The confined process that reads executables gave no answer.
+    #[error(
+        "the process that reads the executables ended before it was done ({0}): one of them may be made to break their \
+         readers. Nothing was attached; --lib chooses other files"
+    )]
+    Reader(String),
     /// No mapped file matches `--lib`.
     #[error(
         "--lib {glob}: no mapped file matches; mapped are: {mapped}. A file that is mapped later is watched by its path: --lib \
@@ -96,13 +108,33 @@ pub struct Survey {
     pub unread: Vec<(PathBuf, String)>,
     /// Facts on which the exit decisions rest.
     pub facts: ProcessFacts,
+    /// The files were read with all rights of this process: why not by one without.
+    pub unconfined: Option<String>,
 }
 
 impl Survey {
+    /// What is to be known of how the files were read.
+    pub fn notes(&self) -> Vec<String> {
+        let text = "executables were read with all rights of the recorder, and not apart";
+        let unconfined = self.unconfined.iter();
+        let unconfined = unconfined.map(|reason| format!("{text}: {reason}"));
+        unconfined
+            .chain(self.unread.iter().map(unread_note))
+            .collect()
+    }
+
     /// Functions chosen in all images.
     pub fn functions(&self) -> usize {
         self.images.iter().map(|image| image.chosen.len()).sum()
     }
+}
+
+/// A file that could not be looked at: what is in it is not probed, and may throw.
+pub fn unread_note((path, reason): &(PathBuf, String)) -> String {
+    format!(
+        "{} could not be read and was not probed: {reason}",
+        path.display()
+    )
 }
 
 /// What is asked of a survey.
@@ -140,7 +172,7 @@ pub fn of_process(process: &Process, question: &Question<'_>) -> Result<Survey, 
     let debug = DebugUnder {
         root: process.proc_path("root"),
     };
-    chosen::survey(&mut survey, &candidates, question, &debug)?;
+    read(&mut survey, &candidates, question, &debug)?;
     Ok(survey)
 }
 
@@ -167,7 +199,7 @@ pub fn of_program(programs: &[PathBuf], question: &Question<'_>) -> Result<Surve
     let debug = DebugUnder {
         root: PathBuf::from("/"),
     };
-    chosen::survey(&mut survey, &candidates, question, &debug)?;
+    read(&mut survey, &candidates, question, &debug)?;
     Ok(survey)
 }
 
@@ -183,8 +215,28 @@ pub fn of_file(path: &Path, question: &Question<'_>) -> Result<Survey, SurveyErr
     let debug = DebugUnder {
         root: PathBuf::from("/"),
     };
-    chosen::survey(&mut survey, &[open(path, true)?], question, &debug)?;
+    read(&mut survey, &[open(path, true)?], question, &debug)?;
     Ok(survey)
+}
+
+/// Reads the candidates: apart, if this process has rights to lose.
+fn read(
+    survey: &mut Survey,
+    candidates: &[Candidate],
+    question: &Question<'_>,
+    debug: &DebugUnder,
+) -> Result<(), SurveyError> {
+    match Sandbox::start_if_wanted() {
+        None => chosen::survey(survey, candidates, question, debug),
+        Some(Ok(sandbox)) => {
+            let file = |path: &str| rooted::open(&debug.root, Path::new(path)).ok();
+            apart::survey(sandbox, survey, candidates, question, &file)
+        }
+        Some(Err(error)) => {
+            survey.unconfined = Some(error.to_string());
+            chosen::survey(survey, candidates, question, debug)
+        }
+    }
 }
 
 fn open(path: &Path, main: bool) -> Result<Candidate, SurveyError> {
@@ -218,6 +270,9 @@ fn held(images: Vec<MappedImage>, unread: &mut Vec<(PathBuf, String)>) -> Vec<Ca
     candidates
 }
 
+/// Most bytes of a separate debug file: the largest browsers have some 2 GB.
+const LARGEST_DEBUG_FILE: u64 = 4 << 30;
+
 /// Separate debug files as the target sees them, through its root.
 struct DebugUnder {
     root: PathBuf,
@@ -225,9 +280,7 @@ struct DebugUnder {
 
 impl DebugFiles for DebugUnder {
     fn open(&self, path: &str) -> Option<Box<dyn AsRef<[u8]>>> {
-        let inside = self.root.join(path.trim_start_matches('/'));
-        let mut bytes = Vec::new();
-        File::open(inside).ok()?.read_to_end(&mut bytes).ok()?;
+        let bytes = rooted::read(&self.root, Path::new(path), LARGEST_DEBUG_FILE).ok()?;
         Some(Box::new(bytes))
     }
 }

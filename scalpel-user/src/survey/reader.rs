@@ -4,25 +4,39 @@
 use std::fs::File;
 use std::path::Path;
 
+use super::apart;
 use super::chosen::{describe, read};
 use crate::function::{ExitStrategy, FunctionInfo, Language};
 use crate::image::{Image, NoDebugFiles, display_name};
+use crate::sandbox::Sandbox;
 use crate::symbol::FunctionReader;
 
-/// Reads files with `image`.
+/// Reads files with `image`, apart where this process has rights to lose.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImageReader;
 
+/// All functions of a file, read here.
+pub(super) fn functions_of(path: &Path, file: &File) -> Option<Vec<FunctionInfo>> {
+    let bytes = read(file).ok()?;
+    let image = Image::parse(&bytes, &path.to_string_lossy(), &NoDebugFiles).ok()?;
+    let build_id = image.build_id();
+    let described = |function| FunctionInfo {
+        exit: ExitStrategy::None,
+        ..describe(path, &build_id, function)
+    };
+    Some(image.functions().iter().map(described).collect())
+}
+
 impl FunctionReader for ImageReader {
     fn functions(&self, path: &Path, file: &File) -> Option<Vec<FunctionInfo>> {
-        let bytes = read(file).ok()?;
-        let image = Image::parse(&bytes, &path.to_string_lossy(), &NoDebugFiles).ok()?;
-        let build_id = image.build_id();
-        let described = |function| FunctionInfo {
-            exit: ExitStrategy::None,
-            ..describe(path, &build_id, function)
-        };
-        Some(image.functions().iter().map(described).collect())
+        match Sandbox::start_if_wanted() {
+            Some(Ok(sandbox)) => match apart::functions(sandbox, path, file) {
+                Ok(functions) => functions,
+                // Whatever killed the reader is not read by anything else.
+                Err(_died) => Some(Vec::new()),
+            },
+            Some(Err(_)) | None => functions_of(path, file),
+        }
     }
 
     fn display(&self, raw_name: &str) -> (String, Language) {

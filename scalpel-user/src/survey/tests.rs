@@ -113,3 +113,32 @@ fn a_file_that_is_no_program_is_refused_with_its_name() {
     let error = ask(&choice(&[], &[]), |question| of_file(&path, question)).unwrap_err();
     assert!(error.to_string().contains("notes.txt"), "{error}");
 }
+
+#[test]
+fn a_reader_that_dies_or_babbles_is_an_error_that_says_so_and_not_an_answer() {
+    // Twelve zeros: the word that it is confined.
+    let said = |then: &str| {
+        let script = format!("head -c 12 /dev/zero >&0; {then}");
+        let sandbox = Sandbox::of(std::process::Command::new("sh").args(["-c", &script])).unwrap();
+        let choice = choice(&[], &[]);
+        let mut survey = Survey::default();
+        let candidates = [open(Path::new("/bin/sh"), true).unwrap()];
+        ask(&choice, |question| {
+            apart::survey(sandbox, &mut survey, &candidates, question, &|_path| None)
+        })
+        .unwrap_err()
+        .to_string()
+    };
+    assert!(said("kill -SEGV $$").contains("signal 11"));
+    assert!(said("exit 3").contains("exit code 3"));
+    // A length of five, no files, and then what no answer is.
+    assert!(
+        said("printf '\\5\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\377\\377\\377\\377\\377' >&0; sleep 1")
+            .contains("ended before")
+    );
+    let refused = Sandbox::of(
+        std::process::Command::new("sh")
+            .args(["-c", "printf '\\2\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0no' >&0"]),
+    );
+    assert_eq!(refused.unwrap_err().to_string(), "no");
+}

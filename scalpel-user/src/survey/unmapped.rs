@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use globset::Glob;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
 use super::Candidate;
+use crate::rooted;
 use crate::target::FileId;
 
 /// Adds the files below `root` that one of `libs` names and that are no candidates yet. Only the last part of a path may be
@@ -16,7 +16,7 @@ use crate::target::FileId;
 pub(super) fn add(candidates: &mut Vec<Candidate>, libs: &[String], root: &Path) {
     for lib in libs.iter().filter(|lib| lib.contains('/')) {
         for path in paths(Path::new(lib), root) {
-            let Some(file) = open(root, &path) else {
+            let Ok(file) = rooted::open(root, &path) else {
                 continue;
             };
             let known = |candidate: &Candidate| same(&candidate.file, &file);
@@ -46,21 +46,9 @@ fn paths(lib: &Path, root: &Path) -> Vec<PathBuf> {
         Ok(glob) if name.contains(['*', '?', '[', '{']) => glob.compile_matcher(),
         _ => return vec![lib],
     };
-    let inside = root.join(folder.strip_prefix("/").unwrap_or(folder));
-    let entries = std::fs::read_dir(inside).into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+    let mut names = rooted::names(root, folder).unwrap_or_default();
     names.retain(|name| matcher.is_match(name));
-    names.sort_unstable();
     names.into_iter().map(|name| folder.join(name)).collect()
-}
-
-/// Opens a regular file as the target sees it: no link leads out of its root.
-fn open(root: &Path, path: &Path) -> Option<File> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let folder = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let file = openat2(folder, path, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok()?;
-    let file = File::from(file);
-    file.metadata().ok()?.is_file().then_some(file)
 }
 
 fn same(a: &File, b: &File) -> bool {

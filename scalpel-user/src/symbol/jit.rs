@@ -3,14 +3,14 @@
 //! The file is a stranger's: opened without following links, read up to a limit, and a line that does not parse is
 //! skipped. Our own reader, because blazesym's works only while the process lives.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::Named;
 use crate::event::Pid;
 use crate::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
+use crate::rooted;
 
 /// Most of a perf map that is read; Node grows its map for as long as it lives.
 const LIMIT: u64 = 256 << 20;
@@ -64,8 +64,12 @@ pub fn jit_functions(pid: Pid, inner: Pid, dump: Option<&[u8]>) -> Vec<JitFuncti
 }
 
 fn read(pid: Pid, inner: Pid) -> io::Result<Vec<u8>> {
-    let inside = format!("/proc/{pid}/root/tmp/perf-{inner}.map");
-    let file = open(&inside).or_else(|_| open(&format!("/tmp/perf-{inner}.map")))?;
+    let (root, map) = (
+        format!("/proc/{pid}/root"),
+        format!("/tmp/perf-{inner}.map"),
+    );
+    let open = |root: &str| rooted::open_unlinked(Path::new(root), Path::new(&map));
+    let file = open(&root).or_else(|_gone| open("/"))?;
     let mut text = Vec::new();
     file.take(LIMIT).read_to_end(&mut text)?;
     Ok(text)
@@ -96,19 +100,6 @@ impl JitMap {
             Some(entry) if address < entry.end => Ok(Arc::clone(&entry.info)),
             _ => Err(UnknownReason::Anonymous),
         }
-    }
-}
-
-fn open(path: &str) -> io::Result<File> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::other("not a plain file"))
     }
 }
 

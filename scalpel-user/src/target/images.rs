@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::Process;
 use super::maps::{Backing, Mapping};
+use crate::rooted;
 
 /// Identity of a file on this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -131,7 +132,7 @@ fn open(process: &Process, mapping: &Mapping, path: &Path, id: FileId) -> io::Re
     let Ok(inside) = path.strip_prefix("/") else {
         return Err(refused);
     };
-    let file = plain(File::open(process.proc_path("root").join(inside))?)?;
+    let file = rooted::open(&process.proc_path("root"), inside)?;
     if FileId::of(&file)? == id {
         return Ok(file);
     }

@@ -5,7 +5,7 @@ use super::{Finding, Repo};
 const HOME: &str = "scalpel-user/src/";
 
 /// The words that all share.
-const WORDS: [&str; 5] = ["catalog", "event", "function", "input", "tree"];
+const WORDS: [&str; 6] = ["catalog", "event", "function", "input", "rooted", "tree"];
 
 /// The rooms, and the rooms that each may name beside the shared words and itself. `*` = all.
 const ROOMS: &[(&str, &[&str])] = &[
@@ -13,6 +13,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("event", &[]),
     ("function", &[]),
     ("input", &[]),
+    ("rooted", &[]),
     ("tree", &[]),
     ("kernel", &[]),
     ("image", &[]),
@@ -37,9 +38,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("caps", &[]),
     ("plan", &["caps", "cli", "image", "target"]),
     ("host", &["caps"]),
+    ("privilege", &[]),
     ("doctor", &["caps", "image", "kernel", "output", "target"]),
     ("output", &[]),
-    ("survey", &["image", "plan", "symbol", "target"]),
+    ("sandbox", &[]),
+    ("survey", &["image", "plan", "sandbox", "symbol", "target"]),
     ("cli", &["output", "plan"]),
     ("commands", &["*"]),
     ("exit", &["*"]),

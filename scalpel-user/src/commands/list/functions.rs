@@ -56,6 +56,9 @@ pub(super) fn run(
     output: &Output,
 ) -> anyhow::Result<Outcome> {
     let survey = look(place, exits, plan.pattern.as_ref())?;
+    if let Some(why) = &survey.unconfined {
+        output.warn(&format!("read with all rights of this program: {why}"));
+    }
     for (path, why) in &survey.unread {
         output.warn(&format!("{} cannot be read: {why}", path.display()));
     }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use scalpel_common::segment::MEMORY_NAME;
 
+use crate::rooted;
 use crate::target::{Backing, FileId, Mapping, Process, Runtime, TargetError};
 
 use inside::Inside;
@@ -97,7 +98,7 @@ fn opened(process: &Process, mapping: &Mapping, id: FileId) -> Option<File> {
     let root = process.proc_path("root");
     let named = || {
         let path = mapping.path()?.strip_prefix("/").ok()?;
-        File::open(root.join(path)).ok()
+        rooted::open(&root, path).ok()
     };
     let file = File::open(held).ok().or_else(named)?;
     (FileId::of(&file).ok()? == id).then_some(file)

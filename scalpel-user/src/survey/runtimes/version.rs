@@ -1,9 +1,8 @@
 //! Versions of runtimes, as the names of their files and what lies beside them tell.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
+use crate::rooted;
 use crate::target::{Process, Runtime};
 
 /// Most of a file of facts that is read.
@@ -34,17 +33,8 @@ pub(super) fn is_free_threaded(path: &Path) -> bool {
 /// A home of Java says its version in its `release`, three folders above the library.
 fn java(process: &Process, library: &Path) -> Option<String> {
     let home = library.ancestors().nth(3)?;
-    let file = process
-        .proc_path("root")
-        .join(home.strip_prefix("/").ok()?)
-        .join("release");
-    let mut text = String::new();
-    File::open(file)
-        .ok()?
-        .take(LIMIT)
-        .read_to_string(&mut text)
-        .ok()?;
-    of_release(&text)
+    let bytes = rooted::read(&process.proc_path("root"), &home.join("release"), LIMIT).ok()?;
+    of_release(str::from_utf8(&bytes).ok()?)
 }
 
 fn of_release(text: &str) -> Option<String> {
