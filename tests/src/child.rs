@@ -129,7 +129,8 @@ impl Running {
     /// Closes its stdin and waits for its end; kills it and fails when it takes longer than [`PATIENCE`].
     pub fn wait(mut self) -> anyhow::Result<Ended> {
         self.hang_up();
-        if !ends_within(self.id()?, PATIENCE)? {
+        // One that was seen to have ended has no number any more.
+        if self.is_alive()? && !ends_within(self.id()?, PATIENCE)? {
             self.child.kill()?;
             bail!(
                 "{} did not end in {PATIENCE:?}; stderr: {}",
