@@ -86,7 +86,7 @@ fn one(
 }
 
 /// `... attach 0.123s detach 45.6ms` -> the seconds after a word.
-fn seconds_after(line: &str, word: &str) -> Option<f64> {
+pub(super) fn seconds_after(line: &str, word: &str) -> Option<f64> {
     let mut words = line.split_whitespace();
     words.find(|found| *found == word)?;
     seconds(words.next()?)

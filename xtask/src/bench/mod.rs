@@ -4,6 +4,7 @@
 mod attach;
 mod calls;
 mod genome;
+mod hours;
 mod ingest;
 mod lanes;
 mod machine;
@@ -15,10 +16,14 @@ mod python;
 mod rates;
 mod real;
 mod results;
+mod sampling;
 mod scope;
 mod sites;
+mod symbols;
 mod target;
 mod tracer;
+mod usage;
+mod waits;
 
 use std::fs;
 use std::process::ExitCode;
@@ -71,6 +76,14 @@ enum Part {
     Genome,
     /// Real programs at work.
     Real,
+    /// Sampling of PostgreSQL under pgbench beside perf.
+    Sampling,
+    /// What watching waits costs.
+    Waits,
+    /// Naming addresses of a large binary beside blazesym and perf.
+    Symbols,
+    /// Growth of memory and file over a quarter of an hour.
+    Hours,
     /// The Node.js probe beside its peers.
     Node,
     /// Instruction scopes beside valgrind and gdb.
@@ -166,6 +179,10 @@ fn measure(part: Part, options: &Options) -> Result<Vec<Section>> {
         Part::Lanes => return lanes::run(rounds(5)),
         Part::Genome => return genome::run(rounds(3), options.yes),
         Part::Real => real::run(rounds(3)),
+        Part::Sampling => sampling::run(rounds(3)),
+        Part::Waits => waits::run(rounds(3)),
+        Part::Symbols => symbols::run(rounds(5)),
+        Part::Hours => hours::run(if options.quick { 2 } else { 16 }),
         Part::Node => return node::run(rounds(5)),
         Part::Scope => scope::run(rounds(7), options.yes),
         Part::Pt => pt::run(rounds(7), options.yes),

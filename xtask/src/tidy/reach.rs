@@ -55,7 +55,7 @@ const FENCES: &[Fence] = &[
     },
     Fence {
         name: "blazesym",
-        may: &["scalpel-user/src/symbol"],
+        may: &["scalpel-user/src/symbol", "scalpel-user/examples/"],
     },
     Fence {
         name: "clap",
