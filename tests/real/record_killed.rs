@@ -302,7 +302,7 @@ fn in_redis(programs: &Programs) -> Outcome {
         .outlives();
         over.store(true, Ordering::Relaxed);
         let asked = asked.join().map_err(|_panic| anyhow!("the asker panicked"));
-        asked?.and(outlived)
+        outlived.and(asked?)
     })?;
     drop(load);
     server.stop()
@@ -336,7 +336,7 @@ fn in_node() -> Outcome {
         let asked = asked
             .join()
             .map_err(|_panic| anyhow!("the client panicked"));
-        asked?.and(outlived)
+        outlived.and(asked?)
     })?;
     ensure!(server.ask(50)? == plain, "an answer changed afterwards");
     server.stop()
