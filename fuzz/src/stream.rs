@@ -4,7 +4,7 @@ use scalpel_common::kernel::LossClass;
 use scalpel_user::event::{Addr, Control, Event, FuncId, MonoTime, Pid, Sample, Tid};
 use scalpel_user::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
 use scalpel_user::input::{
-    Bound, CountedEdge, CountedSite, CountedTimes, Counts, Inlined, Input, Loss, RunInfo, Symbol,
+    Bound, CallEnd, CountedEdge, CountedSite, CountedTimes, Counts, Inlined, Input, KeptCall, Loss, RunInfo, Symbol, Trigger,
 };
 
 /// Takes inputs from the front of a byte string until it is empty.
@@ -311,6 +311,27 @@ impl Iterator for Stream<'_> {
             17 => Input::Note("a note".into()),
             18 => Input::End(MonoTime(self.now())),
             19 | 20 => Input::Counts(self.counts()),
+            21 => Input::Triggers(vec![Trigger {
+                text: "f>1ms".into(),
+                kept: self.number(),
+                over: self.number(),
+                ..Trigger::default()
+            }]),
+            22 => Input::Kept(KeptCall {
+                trigger: u32::from(self.byte()),
+                func: self.func(),
+                pid: self.pid(),
+                tid: self.tid(),
+                began: MonoTime(self.number()),
+                ended: MonoTime(self.number()),
+                end: CallEnd::Open,
+                cpu_ns: Some(self.number()),
+                waits: self.number(),
+                waited_ns: self.number(),
+                lost: self.number(),
+                left_out: self.number(),
+                items: self.number(),
+            }),
             _ => Input::Events(self.events()),
         })
     }

@@ -250,6 +250,9 @@ pub mod flags {
     pub const IO_WAIT: u16 = 1 << 12;
     /// `SWITCH_IN` with a stack, which is empty: the sum of so many (`seq`) waits that are not told one by one.
     pub const UNTOLD: u16 = 1 << 13;
+    /// ENTER: the call began before what is kept of the stream, and counts nowhere. EXIT, UNWIND: no event told of this end;
+    /// it is written where the whole stream showed that the call was over, and `site` is when that call began.
+    pub const EARLIER: u16 = 1 << 14;
 }
 
 #[cfg(test)]

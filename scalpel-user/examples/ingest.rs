@@ -124,7 +124,9 @@ fn build(inputs: impl Iterator<Item = Input>) -> (Builder, MonoTime, u64) {
             | Input::Bound(_)
             | Input::Symbols(_)
             | Input::Note(_)
-            | Input::Probe(_) => {}
+            | Input::Probe(_)
+            | Input::Triggers(_)
+            | Input::Kept(_) => {}
         }
     }
     order.finish(&mut |item| take(&mut builder, item));

@@ -167,6 +167,128 @@ pub struct CountedTimes {
     pub buckets: Vec<(u16, u64)>,
 }
 
+/// A trigger (`FUNC>10ms`), and what became so far of the calls that it judges: those with no other call of its functions
+/// around them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trigger {
+    /// As it was typed.
+    pub text: String,
+    /// Calls that lasted longer, in ns of wall time, are kept.
+    pub threshold_ns: u64,
+    /// Calls that were judged.
+    pub calls: u64,
+    /// Of those, calls that lasted longer.
+    pub over: u64,
+    /// Of those, calls that are kept.
+    pub kept: u64,
+    /// Calls whose end was not watched: nobody knows how long they lasted.
+    pub endless: u64,
+    /// Calls that were suspended: tasks that waited for others are not judged.
+    pub suspended: u64,
+    /// Ends of calls that nobody saw begin.
+    pub headless: u64,
+    /// Longest call that was judged, in ns.
+    pub slowest_ns: u64,
+}
+
+impl Trigger {
+    /// Whether it asks for the same.
+    pub fn is_as(&self, other: &Self) -> bool {
+        self.text == other.text && self.threshold_ns == other.threshold_ns
+    }
+
+    /// Adds the counts of the same trigger in another recording.
+    pub fn add(&mut self, other: &Self) {
+        let sums = [
+            (&mut self.calls, other.calls),
+            (&mut self.over, other.over),
+            (&mut self.kept, other.kept),
+            (&mut self.endless, other.endless),
+            (&mut self.suspended, other.suspended),
+            (&mut self.headless, other.headless),
+        ];
+        for (sum, more) in sums {
+            *sum = sum.saturating_add(more);
+        }
+        self.slowest_ns = self.slowest_ns.max(other.slowest_ns);
+    }
+}
+
+/// How a call that is kept came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallEnd {
+    /// It returned.
+    Returned,
+    /// An exception or a jump passed it: it was over at the latest when something else was seen.
+    Unwound,
+    /// Its end may be among lost events: it was over at the latest when something else was seen.
+    Lost,
+    /// The thread ended first.
+    ThreadEnded,
+    /// The recording ended first.
+    Open,
+}
+
+impl CallEnd {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Returned,
+        Self::Unwound,
+        Self::Lost,
+        Self::ThreadEnded,
+        Self::Open,
+    ];
+
+    /// Stable word in files and for people.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Returned => "returned",
+            Self::Unwound => "unwound",
+            Self::Lost => "lost",
+            Self::ThreadEnded => "thread ended",
+            Self::Open => "still open",
+        }
+    }
+}
+
+/// A call that a trigger kept: first of what the stream has of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptCall {
+    /// Place of its trigger among those of the recording.
+    pub trigger: u32,
+    /// Function.
+    pub func: FuncId,
+    /// Process.
+    pub pid: Pid,
+    /// Thread.
+    pub tid: Tid,
+    /// Beginning.
+    pub began: MonoTime,
+    /// End, by [`CallEnd`].
+    pub ended: MonoTime,
+    /// How it ended.
+    pub end: CallEnd,
+    /// CPU time in ns, if it was measured.
+    pub cpu_ns: Option<u64>,
+    /// Waits inside whose stack was told.
+    pub waits: u64,
+    /// Their time in ns.
+    pub waited_ns: u64,
+    /// Events lost inside.
+    pub lost: u64,
+    /// Events left out inside, for want of memory: whole calls, the shortest.
+    pub left_out: u64,
+    /// How many events and samples follow that are its own, with what it was called by; 0 = it is part of the one before.
+    pub items: u64,
+}
+
+impl KeptCall {
+    /// How long it lasted in ns.
+    pub const fn wall_ns(&self) -> u64 {
+        self.ended.0.saturating_sub(self.began.0)
+    }
+}
+
 /// What a probe says about itself: its runtime, what it cannot see, what it did not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeWord {
@@ -226,6 +348,10 @@ pub enum Input {
     End(MonoTime),
     /// A probe's word about itself.
     Probe(ProbeWord),
+    /// The triggers of the recording, and their counts as they stand.
+    Triggers(Vec<Trigger>),
+    /// A call that a trigger kept; what belongs to it follows.
+    Kept(KeptCall),
 }
 
 /// What is inlined at one sampled address.

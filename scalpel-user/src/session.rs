@@ -106,6 +106,8 @@ impl Session {
             Input::Note(note) => self.assembly.note(note),
             Input::End(time) => self.assembly.ended(time),
             Input::Probe(word) => self.word(&word),
+            Input::Triggers(triggers) => self.assembly.triggers(triggers),
+            Input::Kept(call) => self.assembly.kept(call),
         }
     }
 
@@ -298,6 +300,15 @@ fn blind_spots(run: &RunInfo) -> Vec<(&'static str, &'static [&'static str])> {
             &[
                 "calls are added up by call edge: which call led to which, and on which thread, is not kept",
                 "a function entered by a jump counts as called by its caller's caller, unless the end of the function that jumped is watched",
+            ],
+        ));
+    }
+    if does("trigger") {
+        spots.push((
+            "trigger",
+            &[
+                "what ran outside the kept calls is not in the recording: counts and times are those of the kept calls alone",
+                "short waits inside the kept calls are not told one by one, nor as their sum",
             ],
         ));
     }

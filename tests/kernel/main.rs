@@ -25,6 +25,7 @@ mod stat;
 mod stopped;
 mod stream;
 mod top;
+mod trigger;
 mod trust;
 mod wait;
 
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     sched::add(&mut suite);
     sample::add(&mut suite);
     wait::add(&mut suite);
+    trigger::add(&mut suite);
     cgroup::add(&mut suite);
     process::add(&mut suite);
     company::add(&mut suite);

@@ -82,6 +82,8 @@ pub const STACKS_FRAME_POINTER: Fixture = Fixture::c("stacks-frame-pointer", &["
 pub const WAITS: Fixture = Fixture::c("waits", &["waits.c"]).flags(&["-fomit-frame-pointer"]);
 /// The same with frame pointers.
 pub const WAITS_FRAME_POINTER: Fixture = Fixture::c("waits-frame-pointer", &["waits.c"]);
+/// Requests of which three are slow, and why is known.
+pub const REQUESTS: Fixture = Fixture::c("requests", &["requests.c"]);
 /// C++ exceptions.
 pub const THROWS: Fixture = Fixture::cpp("throws", &["throws.cpp"]);
 /// C++ that walks its own stack.

@@ -20,6 +20,7 @@ Examples:
   sudo scalpel-ebpf record -F 0 -f malloc --lib 'libc.so*' -- ./server
   sudo scalpel-ebpf record -m sample --off-cpu -p 4711  where it runs, and where it waits
   sudo scalpel-ebpf record --cgroup system.slice/nginx.service -m sample
+  sudo scalpel-ebpf record -p 4711 --trigger 'handle_request>10ms' -f 'db_*'  slow requests
   sudo scalpel-ebpf record --dry-run -p 4711 -f 'parse*'
   scalpel-ebpf record --no-kernel --src . -- node app.js       what ran laid over what exists: match rate, states
 
@@ -66,6 +67,11 @@ pub struct RecordArgs {
         help_heading = "Measurement"
     )]
     pub off_cpu_min: Seconds,
+    /// Keep nothing but calls of a function that last longer than a time, with what they called and waited for and what
+    /// called them: `handle_request>10ms` (us, ms, s). The function is a pattern as in --func, and needs none: what is named
+    /// there is seen inside the calls. Where threads wait is recorded too. Repeatable.
+    #[arg(long, value_name = "TRIGGER", help_heading = "Measurement")]
+    pub trigger: Vec<String>,
     /// How calls are probed.
     #[command(flatten)]
     pub probing: ProbingArgs,
@@ -135,7 +141,7 @@ pub struct RecordArgs {
     /// Exit with 5 if more than PCT percent of the events were lost.
     #[arg(long, value_name = "PCT", default_value_t = 0.1, value_parser = crate::plan::words::percent, help_heading = "Output")]
     pub max_loss: f64,
-    /// Keep the raw stream in FILE, for `replay`.
+    /// Keep the raw stream in FILE, for `replay`; with --trigger it is kept beside the output as *.stream.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub keep_stream: Option<PathBuf>,
     /// Write the summary as JSON to FILE.

@@ -6,6 +6,7 @@ mod export;
 mod genome;
 mod glue;
 mod graph;
+mod kept;
 mod list;
 mod moments;
 mod record;

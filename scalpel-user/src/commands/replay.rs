@@ -20,7 +20,7 @@ use crate::sink::Style;
 use crate::sink::timeline::{Filter, Timeline};
 use crate::source;
 
-use super::recording;
+use super::{kept, recording};
 
 pub(super) fn run(plan: &ReplayPlan, output: &Output) -> anyhow::Result<Outcome> {
     match &plan.output {
@@ -44,6 +44,17 @@ fn show(plan: &ReplayPlan, output: &Output) -> anyhow::Result<Outcome> {
     let pattern = recording::pattern(plan.func.as_ref())?;
     let mut reader = source::replay(&plan.file)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
+    if let Some(known) = kept::Known::of(&plan.file)? {
+        let stdout = output.stdout();
+        let style = Style {
+            color: stdout.color,
+        };
+        let columns = stdout.terminal.then_some(stdout.width);
+        let pattern = pattern.as_ref();
+        kept::show(plan, pattern, &known, style, columns, &mut reader, &mut out)?;
+        out.flush()?;
+        return Ok(ending(&reader, output));
+    }
     let mut show = Show::new(plan, pattern, output.stdout());
     for input in reader.by_ref() {
         show.take(input, &mut out)?;

@@ -3,9 +3,12 @@
 //! A run diagnoses itself, so that nobody takes an empty or a partial result for an answer. Pure: facts in, doubts
 //! out; must not know where the facts come from.
 
+mod kept;
 mod matched;
 
 use serde::Serialize;
+
+use crate::input::Trigger;
 
 pub use matched::{MATCH_TARGET, Matched, of_matching};
 
@@ -89,14 +92,21 @@ pub struct Facts<'a> {
     pub target_ended_in_attach: bool,
     /// Things the session wants said.
     pub notes: &'a [String],
+    /// Triggers: only the calls that they kept are in the recording.
+    pub triggers: &'a [Trigger],
+    /// Events left out of kept calls for want of memory.
+    pub left_out: u64,
     /// How the run meets the static side; `None` without one.
     pub matched: Option<Matched>,
 }
 
 /// All doubts, the gravest first.
 pub fn judge(facts: &Facts<'_>) -> Vec<Doubt> {
-    let checks: [fn(&Facts<'_>) -> Option<Doubt>; 21] = [
+    let checks: [fn(&Facts<'_>) -> Option<Doubt>; 24] = [
         cut,
+        kept::alone,
+        kept::left_out,
+        kept::unjudged,
         nothing,
         target_ended,
         zero_ids,
@@ -161,6 +171,10 @@ fn cut(facts: &Facts<'_>) -> Option<Doubt> {
 }
 
 fn nothing(facts: &Facts<'_>) -> Option<Doubt> {
+    // That no call was slow is an answer.
+    if facts.triggers.iter().any(|trigger| trigger.calls > 0) {
+        return None;
+    }
     if facts.events > 0 || facts.samples > 0 || facts.waits > 0 {
         return None;
     }

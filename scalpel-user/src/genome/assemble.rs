@@ -11,7 +11,7 @@ use super::{BlindSpot, Counter, Genome, strangers};
 use crate::catalog::{Catalog, FactsOfFiles, Matches};
 use crate::event::{FuncId, MonoTime, Pid, Tid};
 use crate::function::FunctionTable;
-use crate::input::{Bound, Loss, RunInfo};
+use crate::input::{Bound, KeptCall, Loss, RunInfo, Trigger};
 use crate::tree::{Cell, ContextId, Tree};
 
 /// A genome under construction.
@@ -23,6 +23,8 @@ pub struct Assembly {
     counters: BTreeMap<Counter, u64>,
     blind_spots: Vec<BlindSpot>,
     names: FxHashMap<(Pid, Tid), String>,
+    triggers: Vec<Trigger>,
+    kept: Vec<KeptCall>,
     last_heard: MonoTime,
     ended: bool,
 }
@@ -79,6 +81,16 @@ impl Assembly {
         }
     }
 
+    /// The triggers, as their counts stand: the last reading counts.
+    pub fn triggers(&mut self, triggers: Vec<Trigger>) {
+        self.triggers = triggers;
+    }
+
+    /// A call that a trigger kept.
+    pub fn kept(&mut self, call: KeptCall) {
+        self.kept.push(call);
+    }
+
     /// Name of a thread; the last one stays.
     pub fn thread_name(&mut self, pid: Pid, tid: Tid, name: String) {
         self.names.insert((pid, tid), name);
@@ -119,6 +131,8 @@ impl Assembly {
             notes: self.notes,
             counters: self.counters,
             blind_spots: self.blind_spots,
+            triggers: self.triggers,
+            kept: self.kept,
             catalog: Catalog::default(),
             facts: FactsOfFiles::default(),
             matches: Matches::default(),

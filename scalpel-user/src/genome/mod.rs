@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use crate::catalog::{Catalog, FactsOfFiles, Matches};
 use crate::event::MonoTime;
 use crate::function::FunctionTable;
-use crate::input::{Bound, Loss, RunInfo};
+use crate::input::{Bound, KeptCall, Loss, RunInfo, Trigger};
 use crate::tree::{Metrics, Tree};
 
 pub use store::GenomeError;
@@ -47,6 +47,10 @@ pub struct Genome {
     pub counters: BTreeMap<Counter, u64>,
     /// What the mechanisms of this recording cannot see.
     pub blind_spots: Vec<BlindSpot>,
+    /// The triggers: with any, only the calls that they kept are in it.
+    pub triggers: Vec<Trigger>,
+    /// Those calls.
+    pub kept: Vec<KeptCall>,
     /// What exists, if it was looked at; empty otherwise.
     pub catalog: Catalog,
     /// What a later build of the catalog needs to know of files that did not change; not read for reports.
@@ -69,6 +73,8 @@ impl Genome {
             notes: Vec::new(),
             counters: BTreeMap::new(),
             blind_spots: Vec::new(),
+            triggers: Vec::new(),
+            kept: Vec::new(),
             catalog: Catalog::default(),
             facts: FactsOfFiles::default(),
             matches: Matches::default(),

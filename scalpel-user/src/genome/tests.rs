@@ -10,7 +10,7 @@ use crate::event::{FuncId, MonoTime, Pid, Tid};
 use crate::function::{
     ExitStrategy, FunctionInfo, FunctionTable, Language, SourcePlace, UnknownReason,
 };
-use crate::input::{Bound, Loss, RunInfo};
+use crate::input::{Bound, CallEnd, KeptCall, Loss, RunInfo, Trigger};
 use crate::tree::{
     Cell, Context, ContextId, EdgeSource, FunctionFaults, Histogram, Metrics, Thread, Tree,
 };
@@ -277,6 +277,43 @@ pub(crate) fn example() -> Genome {
             probe: "uprobe".into(),
             what: "functions that were inlined".into(),
         }],
+        triggers: Vec::new(),
+        kept: Vec::new(),
+    }
+}
+
+/// The same, as a trigger would have kept it: one call of `walk` in another.
+pub(crate) fn triggered() -> Genome {
+    let call = |began, ended, items| KeptCall {
+        trigger: 0,
+        func: FuncId::new(2).unwrap(),
+        pid: Pid(4242),
+        tid: Tid(4250),
+        began: MonoTime(began),
+        ended: MonoTime(ended),
+        end: CallEnd::Returned,
+        cpu_ns: Some(2_000_000),
+        waits: 1,
+        waited_ns: 30_000_000,
+        lost: 0,
+        left_out: 0,
+        items,
+    };
+    Genome {
+        triggers: vec![Trigger {
+            text: "walk>10ms".into(),
+            threshold_ns: 10_000_000,
+            calls: 1_200,
+            over: 2,
+            kept: 2,
+            slowest_ns: 48_000_000,
+            ..Trigger::default()
+        }],
+        kept: vec![
+            call(9_100_000_000, 9_148_000_000, 70),
+            call(9_900_000_000, 9_912_000_000, 8),
+        ],
+        ..example()
     }
 }
 
@@ -299,7 +336,8 @@ pub(crate) fn canonical(genome: &Genome) -> String {
                 &genome.notes,
                 &genome.counters,
                 &genome.blind_spots
-            )
+            ),
+            (&genome.triggers, &genome.kept)
         )
     )
 }

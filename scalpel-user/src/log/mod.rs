@@ -6,6 +6,7 @@
 mod chunk;
 mod codec;
 mod counts;
+mod kept;
 mod payload;
 mod reader;
 mod records;

@@ -3,6 +3,7 @@
 use super::chunk::Span;
 use super::codec::{Get, Malformed, Put};
 use super::counts as c;
+use super::kept as k;
 use super::records as r;
 use crate::event::{EVENT_SIZE, Event, MonoTime, Pid, Tid};
 use crate::input::Input;
@@ -23,6 +24,8 @@ const END: u32 = 12;
 const PROBE: u32 = 13;
 const COUNTS: u32 = 14;
 const INLINED: u32 = 15;
+const TRIGGERS: u32 = 16;
+const KEPT: u32 = 17;
 
 /// Appends `input`'s payload; returns its chunk kind and how many records it holds.
 pub(super) fn put(input: &Input, out: &mut Vec<u8>) -> (u32, usize) {
@@ -46,6 +49,8 @@ pub(super) fn put(input: &Input, out: &mut Vec<u8>) -> (u32, usize) {
             put.text(note);
         }
         Input::Probe(word) => r::put_word(put, word),
+        Input::Triggers(triggers) => count = put_list(put, triggers, k::put_trigger),
+        Input::Kept(call) => k::put_kept(put, call),
         Input::Drained(time) | Input::End(time) => {
             put.u64(time.0);
         }
@@ -70,6 +75,8 @@ const fn kind(input: &Input) -> u32 {
         Input::Note(_) => NOTE,
         Input::End(_) => END,
         Input::Probe(_) => PROBE,
+        Input::Triggers(_) => TRIGGERS,
+        Input::Kept(_) => KEPT,
     }
 }
 
@@ -108,6 +115,8 @@ pub(super) fn get(kind: u32, payload: &[u8]) -> Result<Option<Input>, Malformed>
         END => Input::End(MonoTime(get.u64()?)),
         PROBE => Input::Probe(r::word(get)?),
         COUNTS => Input::Counts(c::counts(get)?),
+        TRIGGERS => Input::Triggers(get.list(k::trigger)?),
+        KEPT => Input::Kept(k::kept(get)?),
         _ => return Ok(None),
     };
     if get.is_empty() {
@@ -145,11 +154,17 @@ pub(super) fn span(input: &Input, lost: u64) -> Span {
         Input::Control(control) => point(control.time().0),
         Input::Drained(time) | Input::End(time) => point(time.0),
         Input::Probe(word) => point(word.time.0),
+        Input::Kept(call) => Span {
+            first_ns: call.began.0,
+            last_ns: call.ended.0,
+            lost,
+        },
         Input::Bound(bound) => point(bound.since.map_or(0, |since| since.0)),
         Input::Function(..)
         | Input::Losses(_)
         | Input::Symbols(_)
         | Input::Inlined(_)
+        | Input::Triggers(_)
         | Input::ThreadName(..)
         | Input::Note(_) => point(0),
     }

@@ -10,7 +10,8 @@ use super::*;
 use crate::event::{Addr, Control, Event, FuncId, Kind, MonoTime, Pid, Sample, Source, Tid};
 use crate::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
 use crate::input::{
-    Bound, CountedEdge, CountedSite, CountedTimes, Counts, Inlined, Input, Loss, RunInfo, Symbol,
+    Bound, CallEnd, CountedEdge, CountedSite, CountedTimes, Counts, Inlined, Input, KeptCall, Loss,
+    RunInfo, Symbol, Trigger,
 };
 
 const NAME: &str = "test.log";
@@ -70,6 +71,24 @@ fn edge(pid: Pid, site: CountedSite) -> CountedEdge {
         total_cpu_ns: 8,
         probe_events: 9,
     }
+}
+
+fn kept(end: CallEnd, cpu_ns: Option<u64>) -> Input {
+    Input::Kept(KeptCall {
+        trigger: 0,
+        func: FuncId::new(3).unwrap(),
+        pid: Pid(7),
+        tid: Tid(8),
+        began: MonoTime(30),
+        ended: MonoTime(60),
+        end,
+        cpu_ns,
+        waits: 2,
+        waited_ns: 20,
+        lost: 1,
+        left_out: 4,
+        items: 6,
+    })
 }
 
 /// One of everything.
@@ -181,6 +200,22 @@ fn inputs() -> Vec<Input> {
             functions: vec![func(4), func(3)],
         }]),
         Input::ThreadName(pid, tid, "worker".into()),
+        Input::Triggers(vec![Trigger {
+            text: "f>1ms".into(),
+            threshold_ns: 1_000_000,
+            calls: 9,
+            over: 3,
+            kept: 2,
+            endless: 1,
+            suspended: 4,
+            headless: 5,
+            slowest_ns: 7_000_000,
+        }]),
+        kept(CallEnd::Returned, Some(5)),
+        kept(CallEnd::Unwound, None),
+        kept(CallEnd::Lost, None),
+        kept(CallEnd::ThreadEnded, None),
+        kept(CallEnd::Open, None),
         Input::Note("a note".into()),
         Input::Control(Control::Exit {
             time,

@@ -15,11 +15,16 @@ pub(super) struct Hidden {
     languages: FxHashMap<Language, Blindness>,
     files: FxHashMap<FileId, Blindness>,
     folders: Vec<(String, Blindness)>,
+    /// Only what triggers kept of the run is known.
+    parts: bool,
 }
 
 impl Hidden {
     pub(super) fn of(genome: &Genome, index: &Index<'_>) -> Self {
-        let mut hidden = Self::default();
+        let mut hidden = Self {
+            parts: !genome.triggers.is_empty(),
+            ..Self::default()
+        };
         for (language, Unseen { path, why }) in Unseen::among(&genome.blind_spots) {
             match path {
                 None => drop(hidden.languages.insert(language, why)),
@@ -54,7 +59,11 @@ impl Hidden {
             found.map(|(_, why)| *why)
         };
         let of_language = || self.languages.get(&file.language).copied();
-        known.or_else(below).or_else(of_language)
+        let of_the_run = || self.parts.then_some(Blindness::Unwatched);
+        known
+            .or_else(below)
+            .or_else(of_language)
+            .or_else(of_the_run)
     }
 }
 

@@ -6,13 +6,12 @@
 //! of at most `t` has arrived, and so has everything that its thread did before. Only then a missing number is a loss.
 
 mod lane;
-mod stream;
 mod thread;
 
 use rustc_hash::FxHashMap;
-pub use stream::Stream;
 use thread::Thread;
 
+pub use crate::event::Stream;
 use crate::event::{Control, Event, MonoTime, Pid, Sample, Tid};
 
 /// What comes out, one thread at a time. Items of one thread are in order; those of different threads are not.

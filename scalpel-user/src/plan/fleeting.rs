@@ -90,6 +90,7 @@ pub(super) fn watching(
         exclude: Vec::new(),
         libs: Vec::new(),
         max_probes: None,
+        awaited: Vec::new(),
     };
     let measurement = Measurement {
         mode: Mode::Count,
@@ -126,6 +127,7 @@ fn fleeting(
         target: target(args)?,
         choice,
         measurement,
+        triggers: Vec::new(),
         runtimes: Runtimes {
             alone: false,
             mode: ProbeMode::Off,

@@ -9,6 +9,7 @@ mod graph;
 mod overlay;
 mod record;
 mod scope;
+mod trigger;
 pub mod words;
 
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ pub use record::{
     RecordPlan, Runtimes, Target,
 };
 pub use scope::{DecodePlan, LivePlan, ScopePlan, TraceView};
+pub use trigger::Trigger;
 use words::Pattern;
 
 /// What will be done.

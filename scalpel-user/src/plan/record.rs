@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::trigger::{self, Trigger};
 use super::words::{Overhead, Pattern};
 use super::{PlanError, globs};
 use crate::cli::{
@@ -34,6 +35,8 @@ pub struct RecordPlan {
     pub choice: Choice,
     /// How.
     pub measurement: Measurement,
+    /// Nothing but the slow calls of these is kept; empty = everything is.
+    pub triggers: Vec<Trigger>,
     /// What the probes in language runtimes do.
     pub runtimes: Runtimes,
     /// Ends the recording, if it has not ended before.
@@ -81,6 +84,15 @@ pub struct Choice {
     pub libs: Vec<String>,
     /// Most functions to probe.
     pub max_probes: Option<usize>,
+    /// Functions that match one of these too: of a language runtime they may be, and be seen to run later.
+    pub awaited: Vec<Pattern>,
+}
+
+impl Choice {
+    /// Whether functions were named: then all of a program are not meant.
+    pub const fn names_functions(&self) -> bool {
+        !self.include.is_empty() || !self.awaited.is_empty()
+    }
 }
 
 /// How to measure.
@@ -222,16 +234,19 @@ pub struct Outputs {
 }
 
 pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
-    let choice = choice(args.functions)?;
+    let triggers = trigger::parse(args.trigger)?;
+    let mut choice = choice(args.functions)?;
+    choice.awaited = triggers.iter().map(|one| one.func.clone()).collect();
+    let wants_a_stream = args.complete || args.keep_stream.is_some() || !triggers.is_empty();
     let measurement = Measurement {
-        mode: mode(
-            args.mode,
-            &choice,
-            args.complete || args.keep_stream.is_some(),
-        ),
+        mode: mode(args.mode, &choice, wants_a_stream),
         sample_hz: args.freq,
         kernel_stacks: args.kernel_stacks,
-        off_cpu: args.off_cpu.then_some(args.off_cpu_min.0),
+        off_cpu: if args.off_cpu || args.no_kernel {
+            args.off_cpu.then_some(args.off_cpu_min.0)
+        } else {
+            trigger::wait_of(&triggers)
+        },
         exits: args.probing.exits.into(),
         complete: args.complete,
         attach: args.probing.attach.into(),
@@ -259,12 +274,15 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
             args.node_coverage,
         ),
     };
+    // The kept calls are looked at one by one.
+    let of_triggers = (!triggers.is_empty() && args.output != Path::new("-"))
+        .then(|| args.output.with_extension("stream"));
     let outputs = Outputs {
         genome: match args.output {
             output if output == Path::new("-") => Destination::Stdout,
             output => Destination::File(output),
         },
-        stream: args.keep_stream,
+        stream: args.keep_stream.or(of_triggers),
         summary: args.summary,
         max_loss: args.max_loss / 100.0,
     };
@@ -276,6 +294,7 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
         },
         choice,
         measurement,
+        triggers,
         runtimes,
         duration: args.duration.map(|time| time.0),
         sources: args.src,
@@ -292,12 +311,13 @@ pub(super) fn choice(args: FunctionArgs) -> Result<Choice, PlanError> {
         exclude: patterns("--exclude", args.exclude)?,
         libs: globs("--lib", args.lib)?,
         max_probes: args.max_probes.map(|most| most as usize),
+        awaited: Vec::new(),
     })
 }
 
 /// Naming functions asks for their exact counts; without names the promise is not to disturb.
 pub(super) fn overhead(args: &ProbingArgs, choice: &Choice) -> Overhead {
-    args.max_overhead.unwrap_or(if choice.include.is_empty() {
+    args.max_overhead.unwrap_or(if !choice.names_functions() {
         Overhead::Percent(DEFAULT_OVERHEAD_PERCENT)
     } else {
         Overhead::Off
@@ -308,7 +328,7 @@ pub(super) fn overhead(args: &ProbingArgs, choice: &Choice) -> Overhead {
 /// that.
 const fn mode(typed: ModeArg, choice: &Choice, wants_a_stream: bool) -> Mode {
     match typed {
-        ModeArg::Auto if wants_a_stream || !choice.include.is_empty() => Mode::Trace,
+        ModeArg::Auto if wants_a_stream || choice.names_functions() => Mode::Trace,
         ModeArg::Auto | ModeArg::Count => Mode::Count,
         ModeArg::Trace => Mode::Trace,
         ModeArg::Sample => Mode::Sample,
@@ -341,6 +361,7 @@ pub(super) fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
     if plan.measurement.complete && plan.measurement.mode != Mode::Trace {
         return conflict("--complete is a way to stream calls: leave it out, or --mode");
     }
+    trigger::check(&plan)?;
     if plan.measurement.mode == Mode::Sample {
         if plan.measurement.sample_hz == 0 && plan.measurement.off_cpu.is_none() {
             return conflict(

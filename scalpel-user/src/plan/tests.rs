@@ -214,3 +214,43 @@ fn a_cgroup_is_recorded_with_the_children_of_its_members() {
     let waits = record("-m sample -F 0 --off-cpu -p 1").measurement;
     assert_eq!(waits.off_cpu, Some(Duration::from_millis(1)));
 }
+
+#[test]
+fn triggers_are_functions_with_a_time_and_bring_what_explains_a_slow_call() {
+    let plan = record("-p 1 --trigger handle>10ms --trigger Vec<int>>250us -F 9 -o a/b.genome");
+    let triggers: Vec<_> = plan
+        .triggers
+        .iter()
+        .map(|one| (one.func.to_string(), one.threshold))
+        .collect();
+    assert_eq!(
+        triggers,
+        [
+            ("handle".to_owned(), Duration::from_millis(10)),
+            ("Vec<int>".to_owned(), Duration::from_micros(250))
+        ]
+    );
+    assert_eq!(plan.choice.awaited.len(), 2);
+    assert_eq!(plan.measurement.mode, Mode::Trace);
+    assert_eq!(plan.measurement.max_overhead, words::Overhead::Off);
+    assert_eq!(plan.measurement.off_cpu, Some(Duration::from_micros(25)));
+    assert_eq!(plan.outputs.stream, Some("a/b.stream".into()));
+    assert_eq!(
+        record("-p 1 --trigger a>9s --off-cpu --off-cpu-min 3ms --keep-stream x")
+            .measurement
+            .off_cpu,
+        Some(Duration::from_millis(3))
+    );
+    assert_eq!(record("-p 1").measurement.off_cpu, None);
+    refused(
+        "record -p 1 --trigger handle",
+        "looks like handle_request>10ms",
+    );
+    refused("record -p 1 --trigger handle>10", "needs its unit");
+    refused("record -p 1 --trigger handle>10parsecs", "unknown unit");
+    refused("record -p 1 --trigger >10ms", "matches nothing");
+    refused("record -p 1 --trigger 0x10>1ms", "name it");
+    refused("record -p 1 --trigger a>1ms --complete", "--complete");
+    refused("record -p 1 --trigger a>1ms --exits none", "--exits none");
+    refused("record -p 1 --trigger a>1ms --mode count", "--mode");
+}

@@ -54,6 +54,7 @@ impl Live {
         self.count_last(main);
         self.account(&detached, polled);
         self.note_unwatched();
+        self.end_triggers(ended);
         self.name_addresses(output);
         self.find_lines();
         self.take(Input::End(ended));
@@ -391,6 +392,7 @@ impl Finished {
             "unknown_share": self.report.unknown_share,
             "match_rate": self.report.match_rate,
             "static": summary.known,
+            "triggers": summary.triggers,
             "overhead": Overhead::from(summary.cost),
             "clock_error_ns": summary.clock_error_ns,
             "doubts": self.report.doubts,

@@ -18,7 +18,9 @@ use super::probes::Probes;
 use super::stop::Stopper;
 use super::subject::Subject;
 use super::tracer::Tracer;
+use super::triggered::Triggered;
 use super::unwatched::Unwatched;
+use super::values;
 use super::waits::Waits;
 use super::watermark::Watermark;
 use super::{Watcher, now_mono, start_note};
@@ -64,6 +66,8 @@ pub(super) struct Live {
     pub(super) outputs: Outputs,
     pub(super) names: Names,
     waits: Waits,
+    /// Only what triggers keep is logged and summed up.
+    pub(super) triggered: Option<Triggered>,
     pub(super) costs: ProbeCosts,
     pub(super) cpu: TargetCpu,
     /// The log cannot be written any more: why.
@@ -122,6 +126,7 @@ impl Live {
             outputs,
             names: Names::new(),
             waits: Waits::default(),
+            triggered: Triggered::of(&plan.triggers, &run)?,
             costs: start.costs,
             cpu: TargetCpu::of(&subject.processes, launched.is_some()),
             log_failure: None,
@@ -288,7 +293,8 @@ impl Live {
                 }
             }
             Input::Probe(word) => self.word(word),
-            Input::Events(events) => {
+            Input::Events(mut events) => {
+                values::forget(&mut events);
                 if let Some(governor) = self.governor.as_mut().filter(|_| feed == Feed::Probes) {
                     governor.count(&events);
                 }
@@ -417,16 +423,6 @@ impl Live {
             given_up.functions,
             problem.unwrap_or_default()
         )));
-    }
-
-    /// Logs an input and gives it to the session.
-    pub(super) fn take(&mut self, input: Input) {
-        let failed = self
-            .outputs
-            .writer()
-            .and_then(|writer| writer.write(&input).err());
-        self.note_log_failure(failed);
-        self.session.feed(input);
     }
 
     pub(super) fn note_log_failure(&mut self, failed: Option<crate::log::LogError>) {

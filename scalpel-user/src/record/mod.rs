@@ -21,7 +21,9 @@ mod runtimes;
 mod stop;
 mod subject;
 mod tracer;
+mod triggered;
 mod unwatched;
+mod values;
 mod waits;
 mod watermark;
 
@@ -148,6 +150,7 @@ pub fn run(
     let probes = probes::requests(surveys, &mut functions, limits);
     // Nobody listens where nothing is measured.
     let _unheard = say_ends.send(probes::with_exits(&probes.requests) > 0);
+    let unjudged = triggered::check(plan, &subject, &probes, &functions)?;
     if !plan.runtimes.alone {
         announce(plan, &probes, output);
     }
@@ -178,6 +181,10 @@ pub fn run(
         live.enter(&subject, output);
     }
     live.notes(notes);
+    for note in unjudged {
+        output.warn(&note);
+        live.take(Input::Note(note));
+    }
     live.attach(probes, output)?;
     if let Some(spawned) = &mut subject.spawned {
         spawned.release()?;
@@ -266,7 +273,7 @@ fn most(plan: &RecordPlan, mechanism: Mechanism) -> Option<(usize, &'static str)
     if let Some(most) = plan.choice.max_probes {
         return Some((most, "--max-probes"));
     }
-    if !plan.choice.include.is_empty() {
+    if plan.choice.names_functions() {
         return None;
     }
     match (mechanism, plan.measurement.max_overhead) {
@@ -331,7 +338,11 @@ fn run_info(
 /// What is recorded: words, joined by `+`.
 fn mode_word(plan: &RecordPlan, hz: u32) -> String {
     if plan.runtimes.alone {
-        return "probe".into();
+        return if plan.triggers.is_empty() {
+            "probe".into()
+        } else {
+            "probe+trigger".into()
+        };
     }
     let calls = match plan.measurement.mode {
         Mode::Trace => Some("trace"),
@@ -342,6 +353,7 @@ fn mode_word(plan: &RecordPlan, hz: u32) -> String {
         .into_iter()
         .chain((hz > 0).then_some("sample"))
         .chain(plan.measurement.off_cpu.map(|_least| "off-cpu"))
+        .chain((!plan.triggers.is_empty()).then_some("trigger"))
         .collect();
     words.join("+")
 }

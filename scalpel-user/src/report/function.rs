@@ -83,6 +83,7 @@ pub fn rows(genome: &Genome, sums: &[Total], matching: Option<&Matching>) -> Vec
             total,
             faults: faults.get(&id).copied().copied().unwrap_or_default(),
             bound: bounds.get(&id).copied(),
+            parts: !genome.triggers.is_empty(),
             lost_entries: losses.function(id, LossClass::Enter),
             lost_exits: losses.function(id, LossClass::Exit),
             per_call_wall: times.wall(id, &total.metrics),
@@ -153,6 +154,8 @@ struct Known<'a> {
     total: &'a Total,
     faults: FunctionFaults,
     bound: Option<&'a Bound>,
+    /// Only what triggers kept of the run is known.
+    parts: bool,
     lost_entries: u64,
     lost_exits: u64,
     per_call_wall: Option<PerCall>,
@@ -196,7 +199,7 @@ impl Known<'_> {
     fn state(&self) -> State {
         if self.total.contexts > 0 || self.lost_entries > 0 {
             State::Ran
-        } else if self.probed() && self.bound.is_none() {
+        } else if self.probed() && self.bound.is_none() && !self.parts {
             State::NeverRan
         } else {
             State::NotVisible
@@ -214,14 +217,15 @@ impl Known<'_> {
                 .with_cpu_estimated(estimates_cpu(genome)),
         }
         .with_waits(self.total, watches_waits(genome));
-        if self.probed() || self.total.metrics.calls > 0 {
+        if (self.probed() && !self.parts) || self.total.metrics.calls > 0 {
             let calls = self.total.metrics.calls;
             let hidden = self
                 .lost_entries
                 .saturating_add(self.faults.missed_enter)
                 .saturating_add(self.nearby);
             measures.calls = Some(calls);
-            measures.calls_at_most = self.bound.is_none().then(|| calls.saturating_add(hidden));
+            let is_bounded = self.bound.is_none() && !self.parts;
+            measures.calls_at_most = is_bounded.then(|| calls.saturating_add(hidden));
         }
         measures.per_call_wall = self.per_call_wall;
         measures.per_call_cpu = self.per_call_cpu;

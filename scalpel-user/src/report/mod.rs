@@ -4,6 +4,7 @@
 
 pub mod function;
 pub mod group;
+pub mod kept;
 pub mod known;
 pub mod measures;
 mod per_call;
@@ -13,6 +14,7 @@ pub mod summary;
 
 pub use function::FunctionRow;
 pub use group::GroupRow;
+pub use kept::{KeptRow, TriggerRow};
 pub use known::{Known, Share, UnseenRow};
 pub use measures::{Interval, Measures};
 pub use per_call::PerCall;
@@ -70,6 +72,8 @@ impl Report {
             unknown,
             losses: shape::losses(genome),
             bounds: shape::bounds(genome),
+            triggers: kept::triggers(genome),
+            kept: kept::calls(genome),
             blind_spots: genome
                 .blind_spots
                 .iter()
@@ -214,6 +218,8 @@ fn facts<'a>(
         samples_throttled: genome.counter(Counter::SamplesThrottled),
         target_ended_in_attach: genome.counter(Counter::TargetEndedInAttach) > 0,
         notes: &genome.notes,
+        triggers: &genome.triggers,
+        left_out: kept::left_out(&genome.kept),
         matched: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{FunctionRow, Known, UnseenRow};
+use super::{FunctionRow, KeptRow, Known, TriggerRow, UnseenRow};
 use crate::doubt::Doubt;
 use crate::event::FuncId;
 use crate::genome::{Genome, totals};
@@ -43,6 +43,10 @@ pub struct Report {
     pub losses: Vec<LossRow>,
     /// Functions not watched, or not to the end.
     pub bounds: Vec<BoundRow>,
+    /// Triggers: with any, only the calls that they kept are in the recording.
+    pub triggers: Vec<TriggerRow>,
+    /// Those calls, the slowest first.
+    pub kept: Vec<KeptRow>,
     /// What this recording could not see.
     pub blind_spots: Vec<String>,
 }

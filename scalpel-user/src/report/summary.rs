@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::genome::Genome;
 use crate::report::function::{FunctionRow, State};
-use crate::report::{Known, Report, Unknown};
+use crate::report::{Known, Report, TriggerRow, Unknown};
 
 /// What the recording itself cost, as far as the session measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -73,6 +73,8 @@ pub struct Summary {
     pub known: Option<Known>,
     /// How far times of in-process probes may lie from the kernel's clock, in ns; `None` = there were none.
     pub clock_error_ns: Option<u64>,
+    /// What triggers found.
+    pub triggers: Vec<TriggerRow>,
     /// Cost.
     pub cost: Cost,
 }
@@ -121,6 +123,7 @@ impl Summary {
             unknown: report.unknown.clone(),
             known: report.known.clone(),
             clock_error_ns: None,
+            triggers: report.triggers.clone(),
             cost,
         }
     }

@@ -1,6 +1,6 @@
 use super::{FunctionRow, Report, group, select};
 use crate::genome::Genome;
-use crate::genome::tests::example;
+use crate::genome::tests::{example, triggered};
 use crate::report::Sort;
 use crate::report::function::State;
 
@@ -266,5 +266,35 @@ fn what_was_found_in_the_sources_is_shown_with_every_function_and_in_sum() {
             .doubts
             .iter()
             .any(|doubt| doubt.what.contains("are found in the source"))
+    );
+}
+
+#[test]
+fn with_triggers_nothing_is_said_never_to_have_run_and_no_count_is_a_total() {
+    let (whole, kept) = (report(), Report::of(&triggered(), 0.001));
+    let never = |report: &Report| {
+        let rows = report.functions.iter();
+        rows.filter(|row| row.state == State::NeverRan).count()
+    };
+    assert!(never(&whole) > 0);
+    assert_eq!(never(&kept), 0);
+    for row in kept
+        .functions
+        .iter()
+        .filter(|row| row.state == State::NotVisible)
+    {
+        assert_eq!(row.measures.calls, None, "{}", row.name);
+    }
+    assert_eq!(row(&kept, "walk").measures.calls_at_most, None);
+    let doubts: Vec<_> = kept
+        .doubts
+        .iter()
+        .map(|doubt| doubt.what.as_str())
+        .collect();
+    let expect = "only kept calls are in this recording: 2 of 1200 calls of walk>10ms";
+    assert!(doubts.contains(&expect), "{doubts:?}");
+    assert_eq!(
+        kept.kept.iter().map(|row| row.wall_ns).collect::<Vec<_>>(),
+        [48_000_000, 12_000_000]
     );
 }

@@ -73,6 +73,7 @@ fn choice(plan: &LivePlan) -> Choice {
         exclude: Vec::new(),
         libs: plan.libs.clone(),
         max_probes: None,
+        awaited: Vec::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::table::{Table, TableRow};
 use super::tree::{View, Way};
-use super::{Page, csv, head, json, table, tree};
+use super::{Page, csv, head, json, kept, table, tree};
 use crate::event::FuncId;
 use crate::function::FunctionInfo;
 use crate::genome::Genome;
@@ -80,6 +80,7 @@ pub fn write(
         Form::Csv => write_csv(genome, report, choice, out),
         Form::Table => {
             head::write(&report, page, out)?;
+            kept::write(&report.triggers, &report.kept, choice.limit, page, out)?;
             write_table(genome, report, choice, page, out)
         }
         Form::Tree(way) => {

@@ -10,6 +10,7 @@ mod grid;
 pub mod head;
 pub mod html;
 pub mod json;
+pub mod kept;
 pub mod never;
 mod numbers;
 pub mod style;

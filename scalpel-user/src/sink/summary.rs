@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use super::style::Tone;
-use super::{Page, doubts, text, units};
+use super::{Page, doubts, kept, text, units};
 use crate::doubt::{Doubt, MATCH_TARGET, UNKNOWN_LIMIT};
 use crate::report::summary::Summary;
-use crate::report::{Known, Share};
+use crate::report::{Known, Share, TriggerRow};
 
 /// Writes the summary and every doubt.
 pub fn write(
@@ -50,14 +50,16 @@ fn write_lines(lines: Vec<Labelled>, page: Page, out: &mut dyn Write) -> io::Res
 type Labelled = (&'static str, Vec<String>, Tone);
 
 fn lines(summary: &Summary) -> Vec<Labelled> {
-    let mut lines = vec![
+    let found = |row: &TriggerRow| ("trigger", kept::found(row), Tone::Plain);
+    let mut lines: Vec<Labelled> = summary.triggers.iter().map(found).collect();
+    lines.extend([
         functions(summary),
         calls(summary),
         lost(summary),
         names(summary),
         matched(summary),
         cost(summary),
-    ];
+    ]);
     lines.extend(clocks(summary));
     lines
 }

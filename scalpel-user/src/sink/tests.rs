@@ -6,7 +6,7 @@ use super::{By, Choice, Columns, Form, Page, Style, choice, csv, json, summary, 
 use crate::doubt::Doubt;
 use crate::event::FuncId;
 use crate::function::FunctionInfo;
-use crate::genome::tests::example;
+use crate::genome::tests::{example, triggered};
 use crate::report::summary::{Cost, Summary};
 use crate::report::{Report, Sort, group, select};
 
@@ -339,4 +339,23 @@ fn foreign_words_in_a_doubt_cannot_drive_the_terminal() {
         do_: String::new(),
     };
     assert!(!text(|out| super::doubts::write(&[doubt], page(80), out)).contains('\x1b'));
+}
+
+#[test]
+fn kept_calls_stand_above_the_functions_and_the_end_says_how_many() {
+    let choice = Choice {
+        form: Form::Table,
+        by: By::Function,
+        columns: Columns::Usual,
+        sort: None,
+        limit: 40,
+        func: None,
+        max_loss: 0.001,
+    };
+    let report = text(|out| choice::write(&triggered(), &choice, page(100), out));
+    let genome = triggered();
+    let rows = Report::of(&genome, 0.001);
+    let end = Summary::of(&genome, &rows, Cost::default());
+    let end = text(|out| summary::write(&end, &rows.doubts, page(100), out));
+    insta::assert_snapshot!(format!("{report}\n{end}"));
 }

@@ -43,11 +43,23 @@ pub(super) struct Frame {
     pub(super) ran_ns: u64,
     /// Goes on after a suspension, and nobody saw it begin: how long it took is not known.
     pub(super) headless: bool,
+    /// Began before what is kept of the stream: it is there for what it calls, and counts nowhere.
+    pub(super) earlier: bool,
 }
 
 impl Frame {
     pub(super) const fn is_native(&self) -> bool {
         self.source == Source::Uprobe as u8
+    }
+
+    /// Whether time that passes in it is its own.
+    pub(super) const fn is_measured(&self) -> bool {
+        self.timed && !self.earlier
+    }
+
+    /// Whether it is the same activation.
+    pub(super) const fn is_same(&self, other: &Self) -> bool {
+        self.frame == other.frame && self.func == other.func && self.entered == other.entered
     }
 
     pub(super) const fn is(&self, event: &Event) -> bool {
@@ -77,14 +89,14 @@ impl Frames {
     }
 
     pub(super) fn push(&mut self, mut frame: Frame) {
-        if frame.timed {
-            frame.charge = frame.node;
-            if frame.is_native() {
-                frame.beyond_depth = self.armed >= RETURN_DEPTH;
-                self.armed += u32::from(!frame.beyond_depth);
-            }
+        frame.charge = if frame.is_measured() {
+            frame.node
         } else {
-            frame.charge = self.charge();
+            self.charge()
+        };
+        if frame.timed && frame.is_native() {
+            frame.beyond_depth = self.armed >= RETURN_DEPTH;
+            self.armed += u32::from(!frame.beyond_depth);
         }
         self.open.push(frame);
     }
@@ -117,7 +129,11 @@ impl Frames {
         }
         let mut charge = 0;
         for frame in &mut self.open {
-            charge = if frame.timed { frame.node } else { charge };
+            charge = if frame.is_measured() {
+                frame.node
+            } else {
+                charge
+            };
             frame.charge = charge;
         }
         ended
@@ -126,6 +142,12 @@ impl Frames {
     /// Position of the frame that an EXIT belongs to, from the innermost.
     pub(super) fn find(&self, event: &Event) -> Option<usize> {
         self.open.iter().rposition(|frame| frame.is(event))
+    }
+
+    /// Whether this activation is open, in the chain or aside.
+    pub(super) fn has(&self, one: &Frame) -> bool {
+        let mut open = self.open.iter().rev().chain(self.parked.iter().flatten());
+        open.any(|frame| frame.is_same(one))
     }
 
     /// Position of the innermost frame of `func` in the chain.
@@ -214,7 +236,11 @@ impl Frames {
         };
         let mut charge = self.charge();
         for mut frame in self.parked.remove(position) {
-            charge = if frame.timed { frame.node } else { charge };
+            charge = if frame.is_measured() {
+                frame.node
+            } else {
+                charge
+            };
             frame.charge = charge;
             self.open.push(frame);
         }
@@ -266,5 +292,6 @@ pub(super) const fn entered(event: &Event, node: NodeId) -> Frame {
         task: event.value,
         ran_ns: 0,
         headless: false,
+        earlier: event.flags & flags::EARLIER != 0,
     }
 }

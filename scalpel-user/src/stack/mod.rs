@@ -21,6 +21,7 @@ mod nodes;
 mod samples;
 mod settle;
 mod thread;
+pub mod trigger;
 
 pub use finish::Resolve;
 
@@ -369,6 +370,19 @@ impl Builder {
         language::end_suspended(&mut self.shared);
         let threads = self.threads.into_iter().map(|slot| slot.thread).collect();
         finish::finish(self.shared, threads, resolve)
+    }
+
+    /// The threads of a process.
+    fn threads_of(&self, pid: Pid) -> impl Iterator<Item = Tid> {
+        let all = self.threads.iter().map(|slot| &slot.thread);
+        all.filter(move |thread| thread.pid == pid)
+            .map(|thread| thread.tid)
+    }
+
+    /// All threads.
+    fn all_threads(&self) -> Vec<(Pid, Tid)> {
+        let all = self.threads.iter().map(|slot| &slot.thread);
+        all.map(|thread| (thread.pid, thread.tid)).collect()
     }
 
     fn end(&mut self, index: u32, time: MonoTime) {

@@ -8,14 +8,14 @@ use super::tests::{assert_sound, info, sums};
 use super::*;
 use crate::event::{Addr, Source, flags};
 
-const PID: Pid = Pid(1);
-const FUNCTIONS: u32 = 6;
+pub(super) const PID: Pid = Pid(1);
+pub(super) const FUNCTIONS: u32 = 6;
 /// Code of function `f`: `f << 16`, as long as that.
 const CODE: u64 = 1 << 16;
 const TRAMPOLINE: u64 = 0x7fff_ffff_e000;
 
 #[derive(Clone, Copy, Debug)]
-enum Op {
+pub(super) enum Op {
     Call { func: u32, size: u64 },
     TailCall { func: u32 },
     Return,
@@ -23,7 +23,7 @@ enum Op {
     Work { ns: u64 },
 }
 
-fn ops(throws: bool) -> impl Strategy<Value = Vec<Op>> {
+pub(super) fn ops(throws: bool) -> impl Strategy<Value = Vec<Op>> {
     let call = (2..=FUNCTIONS, 1u64..6).prop_map(|(func, size)| Op::Call {
         func,
         size: size * 16,
@@ -52,8 +52,8 @@ struct Open {
 
 /// What happened, by (caller, callee) and by function; and the events that tell of it.
 #[derive(Default)]
-struct Run {
-    events: Vec<Event>,
+pub(super) struct Run {
+    pub(super) events: Vec<Event>,
     open: Vec<Open>,
     time: u64,
     next_site: u64,
@@ -66,7 +66,7 @@ struct Run {
 }
 
 impl Run {
-    fn of(tid: u32, entry_only: u32, ops: &[Op]) -> Self {
+    pub(super) fn of(tid: u32, entry_only: u32, ops: &[Op]) -> Self {
         let mut run = Self {
             entry_only: entry_only & !0b11,
             time: u64::from(tid),
@@ -182,27 +182,35 @@ impl Run {
     }
 }
 
+/// What a function of the programs is.
+pub(super) fn function(func: u32) -> FunctionInfo {
+    FunctionInfo {
+        size: CODE,
+        ..info(u64::from(func) * CODE)
+    }
+}
+
+/// Where they are mapped.
+pub(super) fn mapped() -> Control {
+    Control::Map {
+        time: MonoTime(0),
+        pid: PID,
+        start: Addr(0),
+        end: Addr(CODE * 16),
+        offset: 0,
+        path: "/bin/test".into(),
+    }
+}
+
 fn builder() -> Builder {
     let mut builder = Builder::new(Options {
         window_ns: 10_000,
         ..Options::default()
     });
     for func in 1..=FUNCTIONS {
-        let code = FunctionInfo {
-            size: CODE,
-            ..info(u64::from(func) * CODE)
-        };
-        builder.function(FuncId::new(func).unwrap(), &code);
+        builder.function(FuncId::new(func).unwrap(), &function(func));
     }
-    let (start, end, path) = (Addr(0), Addr(CODE * 16), String::from("/bin/test"));
-    builder.control(&Control::Map {
-        time: MonoTime(0),
-        pid: PID,
-        start,
-        end,
-        offset: 0,
-        path,
-    });
+    builder.control(&mapped());
     builder
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Thread {
     /// Events lost since the last one seen.
     gap: u64,
     /// Calls closed together with the function they had jumped to: their own EXIT follows.
-    closed_by_tail: Vec<Frame>,
+    pub(super) closed_by_tail: Vec<Frame>,
     /// Since it was last seen to go on, the thread has been on a processor: `cpu` runs with `time`.
     pub(super) on_cpu: bool,
 }
@@ -69,7 +69,8 @@ impl Thread {
     }
 
     pub(super) fn event(&mut self, event: &Event, shared: &mut Shared) {
-        self.events += u64::from(event.source != Source::Sched as u8);
+        let is_told = event.source != Source::Sched as u8 && event.flags & flags::EARLIER == 0;
+        self.events += u64::from(is_told);
         if self.gap > 0 {
             self.settle_gap(event, shared);
         }
@@ -133,18 +134,43 @@ impl Thread {
             tail |= self.make_room(&mut frame, shared);
         }
         frame.node = self.node_of(&frame, tail, shared);
+        if !frame.earlier {
+            self.count_call(event, frame.node, tail, shared);
+        }
+        self.frames.push(frame);
+    }
+
+    fn count_call(&mut self, event: &Event, node: NodeId, tail: bool, shared: &mut Shared) {
         if event.flags & flags::RETURN_REFUSED != 0 {
             shared.fault(event.func).return_refused += 1;
         }
         if event.weight == 0 {
-            self.nodes.hot(frame.node).calls += 1;
+            self.nodes.hot(node).calls += 1;
         } else {
-            self.weighed(frame.node, 1 << event.weight.min(MAX_WEIGHT));
+            self.weighed(node, 1 << event.weight.min(MAX_WEIGHT));
         }
         if tail {
-            self.nodes.rare(frame.node).tail_calls += 1;
+            self.nodes.rare(node).tail_calls += 1;
         }
-        self.frames.push(frame);
+    }
+
+    /// An end that no event told of: the whole stream showed it by what came after (UNWIND), or by what was missing (EXIT).
+    #[cold]
+    fn end_untold(&mut self, event: &Event, told: Close, shared: &mut Shared) {
+        let how = match told {
+            Close::Returned => Close::Lost,
+            _ => Close::Passed,
+        };
+        // Of functions that jump to themselves several have one frame: the call is told by its beginning.
+        let is_it = |frame: &Frame| frame.is(event) && frame.entered == event.site;
+        let find = |frames: &Frames| frames.open.iter().position(is_it);
+        let there = find(&self.frames).or_else(|| {
+            self.frames.unpark_where(is_it);
+            find(&self.frames)
+        });
+        if let Some(index) = there {
+            self.close_from(index, how, shared);
+        }
     }
 
     /// One event that stands for several calls.
@@ -278,6 +304,9 @@ impl Thread {
     }
 
     fn exit(&mut self, event: &Event, how: Close, shared: &mut Shared) {
+        if event.flags & flags::EARLIER != 0 {
+            return self.end_untold(event, how, shared);
+        }
         match self.frames.open.last() {
             Some(top) if top.is(event) => {}
             _ => {
@@ -305,7 +334,7 @@ impl Thread {
     #[cold]
     pub(super) fn find_exit(&mut self, event: &Event, shared: &mut Shared) -> bool {
         if let Some(at) = self.closed_by_tail.iter().position(|frame| frame.is(event)) {
-            let frame = self.closed_by_tail.swap_remove(at);
+            let frame = self.closed_by_tail.remove(at);
             self.nodes.rare(frame.node).probe_events += 1;
             return false;
         }
@@ -367,6 +396,9 @@ impl Thread {
     }
 
     fn close(&mut self, frame: &Frame, how: Close, shared: &mut Shared) {
+        if frame.earlier {
+            return;
+        }
         let ended = frame.timed && matches!(how, Close::Returned | Close::Threw | Close::Passed);
         let cpu_known = self.cpu != CPU_NOT_MEASURED;
         let metrics = self.nodes.rare(frame.node);

@@ -123,7 +123,7 @@ fn choose(
     images: &[(&Candidate, Image<'_>)],
     question: &Question<'_>,
 ) -> Result<(), SurveyError> {
-    let include = compiled(&question.choice.include)?;
+    let mut include = compiled(&question.choice.include)?;
     let exclude = compiled(&question.choice.exclude)?;
     for pattern in &include {
         let matches = |(_, image): &(&Candidate, Image<'_>)| {
@@ -143,6 +143,7 @@ fn choose(
             });
         }
     }
+    include.extend(compiled(&question.choice.awaited)?);
     for (candidate, image) in images {
         let surveyed = one_image(candidate, image, &include, &exclude, question, survey);
         survey.images.push(surveyed);

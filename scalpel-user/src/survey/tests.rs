@@ -14,6 +14,7 @@ fn choice(include: &[&str], libs: &[&str]) -> Choice {
         exclude: Vec::new(),
         libs: libs.iter().map(ToString::to_string).collect(),
         max_probes: None,
+        awaited: Vec::new(),
     }
 }
 

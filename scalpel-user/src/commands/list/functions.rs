@@ -84,6 +84,7 @@ fn look(place: &Place, exits: Exits, pattern: Option<&Pattern>) -> anyhow::Resul
         exclude: Vec::new(),
         libs,
         max_probes: None,
+        awaited: Vec::new(),
     };
     let release = rustix::system::uname()
         .release()

@@ -1,10 +1,12 @@
 //! What tells two recordings of one UUID apart, whatever numbers their functions and contexts have.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroU32;
 
 use crate::event::FuncId;
 use crate::function::FunctionTable;
 use crate::genome::Genome;
+use crate::input::KeptCall;
 use crate::tree::{Context, EdgeSource, Tree};
 
 /// Of two recordings of one run the one with the higher rank is kept: it ended by itself, it is longer, it has more
@@ -28,16 +30,24 @@ fn hash(functions: &FunctionTable, contexts: &[Context], run: &Genome) -> u64 {
     for bound in &run.bounds {
         rows.push(of(&(names.func(bound.func), bound.since, &bound.reason)));
     }
+    for call in &run.kept {
+        let row = KeptCall {
+            func: FuncId(NonZeroU32::MIN),
+            ..call.clone()
+        };
+        rows.push(of(&(names.func(call.func), format!("{row:?}"))));
+    }
     rows.sort_unstable();
     let head = format!(
-        "{:?} {:?} {} {} {:?} {:?} {:?}",
+        "{:?} {:?} {} {} {:?} {:?} {:?} {:?}",
         run.run,
         run.ended,
         run.tree.window_ns,
         run.tree.folded_calls,
         run.notes,
         run.counters,
-        run.blind_spots
+        run.blind_spots,
+        run.triggers
     );
     of(&(head, rows))
 }

@@ -14,7 +14,7 @@ use crate::function::FunctionTable;
 use crate::genome::assemble::merge_cells;
 use crate::genome::identity::{Change, Member, unify};
 use crate::genome::{BlindSpot, Counter, Genome};
-use crate::input::{Bound, Loss, RunInfo};
+use crate::input::{Bound, KeptCall, Loss, RunInfo, Trigger};
 use crate::tree::{Contexts, Tree};
 
 /// The sum of all runs.
@@ -39,6 +39,8 @@ pub(super) fn fold(merged: &Merged) -> Genome {
         counters: counters(&runs),
         blind_spots: blind_spots(&runs),
         notes,
+        triggers: triggers(&runs),
+        kept: kept(&runs),
         ..Genome::of_run(head(&runs))
     };
     renumber.run(&mut genome);
@@ -229,6 +231,37 @@ fn tree(runs: &[&Genome]) -> Tree {
 fn coarser(window: u32, from: u64, to: u64) -> u32 {
     let start = u128::from(window) * u128::from(from);
     u32::try_from(start / u128::from(to.max(1))).unwrap_or(u32::MAX)
+}
+
+/// Triggers of one text are one.
+fn triggers(runs: &[&Genome]) -> Vec<Trigger> {
+    let mut sums: Vec<Trigger> = Vec::new();
+    for trigger in runs.iter().flat_map(|run| &run.triggers) {
+        match sums.iter_mut().find(|sum| sum.is_as(trigger)) {
+            Some(sum) => sum.add(trigger),
+            None => sums.push(trigger.clone()),
+        }
+    }
+    sums
+}
+
+/// Kept calls of all runs, with their triggers' places among those of all.
+fn kept(runs: &[&Genome]) -> Vec<KeptCall> {
+    let all = triggers(runs);
+    let of_run = |run: &&Genome| {
+        let place = |trigger: &Trigger| all.iter().position(|one| one.is_as(trigger));
+        let places: Vec<u32> = run
+            .triggers
+            .iter()
+            .map(|trigger| place(trigger).unwrap_or(0) as u32)
+            .collect();
+        let call = move |call: &KeptCall| KeptCall {
+            trigger: places.get(call.trigger as usize).copied().unwrap_or(0),
+            ..call.clone()
+        };
+        run.kept.iter().map(call).collect::<Vec<_>>()
+    };
+    runs.iter().flat_map(of_run).collect()
 }
 
 fn losses(runs: &[&Genome]) -> Vec<Loss> {

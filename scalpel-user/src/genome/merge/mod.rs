@@ -207,6 +207,8 @@ impl Renumber {
         bounds.for_each(|bound| self.func(&mut bound.func));
         let losses = run.losses.iter_mut();
         losses.for_each(|loss| loss.func.iter_mut().for_each(|func| self.func(func)));
+        let kept = run.kept.iter_mut();
+        kept.for_each(|call| self.func(&mut call.func));
     }
 }
 

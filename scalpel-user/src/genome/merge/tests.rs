@@ -4,8 +4,9 @@ use super::Merged;
 use crate::catalog::{DefId, Outcome, Why};
 use crate::function::FunctionInfo;
 use crate::genome::Genome;
-use crate::genome::tests::{any_genome, example};
+use crate::genome::tests::{any_genome, example, triggered};
 use crate::genome::totals;
+use crate::input::KeptCall;
 use crate::tree::{Cell, ContextId, Metrics};
 
 /// What two merged genomes must have in common to be the same: everything, by what it is and not by its number.
@@ -54,6 +55,10 @@ fn dump(merged: &Merged) -> String {
                 "loss {:?} {:?} {func:?} {}",
                 loss.class, loss.cpu, loss.count
             ));
+        }
+        for call in &run.kept {
+            let (func, took) = (function(call.func), call.wall_ns());
+            add(format!("kept {func} {took} {}", call.items));
         }
         for bound in &run.bounds {
             let func = function(bound.func);
@@ -169,6 +174,8 @@ fn turn_functions(genome: &mut Genome, turn: usize) {
     infos.into_iter().for_each(|(id, info)| {
         table.define(id, info);
     });
+    let kept = genome.kept.iter_mut();
+    kept.for_each(|call| call.func = place(call.func));
     let tree = &mut genome.tree;
     let contexts = tree.contexts.iter_mut();
     contexts.for_each(|context| context.func = context.func.map(place));
@@ -269,6 +276,8 @@ fn clone(genome: &Genome) -> Genome {
         notes: genome.notes.clone(),
         counters: genome.counters.clone(),
         blind_spots: genome.blind_spots.clone(),
+        triggers: genome.triggers.clone(),
+        kept: genome.kept.clone(),
         catalog: genome.catalog.clone(),
         facts: genome.facts.clone(),
         matches: genome.matches.clone(),
@@ -368,4 +377,25 @@ fn the_sum_has_one_name_for_one_set_of_runs() {
     };
     assert_eq!(sum(&[1, 2]), sum(&[2, 1]));
     assert_ne!(sum(&[1, 2]), sum(&[1, 3]));
+}
+
+#[test]
+fn kept_calls_of_two_runs_stand_side_by_side_under_one_trigger() {
+    let mut merged = Merged::from(triggered());
+    merged.join(another_run(triggered(), 1, 1).into()).unwrap();
+    let genome = merged.into_genome();
+    assert_eq!(genome.triggers.len(), 1);
+    assert_eq!(
+        (genome.triggers[0].kept, genome.triggers[0].calls),
+        (4, 2_400)
+    );
+    assert_eq!(genome.triggers[0].slowest_ns, 48_000_000);
+    let walk = |call: &KeptCall| {
+        genome
+            .functions
+            .get(call.func)
+            .map(|info| info.name.clone())
+    };
+    let names: Vec<_> = genome.kept.iter().map(walk).collect();
+    assert_eq!(names, vec![Some(String::from("walk")); 4]);
 }

@@ -8,6 +8,7 @@ mod bulk;
 mod error;
 mod exists;
 mod header;
+mod kept;
 mod nodes;
 pub mod query;
 mod read;

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
 use super::budget::Budget;
 use super::header::Head;
 use super::rows::{self, func, maybe_func, maybe_unsigned, unsigned};
-use super::{GenomeError, exists, header, schema};
+use super::{GenomeError, exists, header, kept, schema};
 use crate::catalog::{Catalog, FactsOfFiles, Kept, Matches};
 use crate::event::{FuncId, MonoTime, Pid, Tid};
 use crate::function::FunctionTable;
@@ -140,6 +140,9 @@ impl Tables<'_> {
         let contexts = self.contexts(functions.len())?;
         self.measurements(functions.len(), contexts.len())?;
         self.doubts(functions.len())?;
+        if self.version >= schema::TRIGGERS_SINCE {
+            self.kept_calls(functions.len())?;
+        }
         let catalog = self.catalog()?;
         let matches = self.matches(functions.len(), &catalog)?;
         let runs = std::mem::take(&mut self.runs).into_iter();
@@ -360,6 +363,25 @@ impl Tables<'_> {
                     },
                 )),
             }
+            Ok(())
+        })
+    }
+
+    /// The triggers of each run, and the calls that they kept.
+    fn kept_calls(&mut self, functions: usize) -> Checked<()> {
+        self.rows_of_runs(schema::TRIGGERS, |run, row| {
+            if unsigned(row, 1)? != run.triggers.len() as u64 {
+                return damaged("its triggers are not numbered 0, 1, 2 ...");
+            }
+            run.triggers.push(kept::trigger(row)?);
+            Ok(())
+        })?;
+        self.rows_of_runs(schema::KEPT_CALLS, |run, row| {
+            let call = kept::call(row, functions)?;
+            if call.trigger as usize >= run.triggers.len() {
+                return damaged("a kept call names a trigger that is not there");
+            }
+            run.kept.push(call);
             Ok(())
         })
     }

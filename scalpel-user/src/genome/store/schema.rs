@@ -1,4 +1,4 @@
-//! The tables of a genome file, version 8. A change of any text here is a new version and a new section in FORMAT.md.
+//! The tables of a genome file, version 9. A change of any text here is a new version and a new section in FORMAT.md.
 //!
 //! Integers of SQLite are signed: file offsets keep their 64 bits (negative = that plus 2^64), counters stay below
 //! 2^63. What is not known is NULL.
@@ -10,7 +10,7 @@ use crate::tree::{EdgeSource, FunctionFaults, Metrics};
 pub(super) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"SCPG");
 
 /// `PRAGMA user_version`.
-pub(super) const VERSION: u32 = 8;
+pub(super) const VERSION: u32 = 9;
 
 /// The oldest version that is still read: it has no tables of what exists.
 pub(super) const OLDEST: u32 = 2;
@@ -90,6 +90,20 @@ pub(super) const TABLES: &[(&str, &str)] = &[
         "blind_spots",
         "CREATE TABLE blind_spots(run INTEGER NOT NULL, probe TEXT NOT NULL, what TEXT NOT NULL) STRICT",
     ),
+    (
+        TRIGGERS,
+        "CREATE TABLE triggers(run INTEGER NOT NULL, place INTEGER NOT NULL, text TEXT NOT NULL, threshold_ns INTEGER NOT NULL, \
+         calls INTEGER NOT NULL, over INTEGER NOT NULL, kept INTEGER NOT NULL, endless INTEGER NOT NULL, \
+         suspended INTEGER NOT NULL, headless INTEGER NOT NULL, slowest_ns INTEGER NOT NULL, \
+         PRIMARY KEY(run, place)) STRICT, WITHOUT ROWID",
+    ),
+    (
+        KEPT_CALLS,
+        "CREATE TABLE kept_calls(run INTEGER NOT NULL, trigger_place INTEGER NOT NULL, func INTEGER NOT NULL, \
+         pid INTEGER NOT NULL, tid INTEGER NOT NULL, began_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL, end_by TEXT NOT NULL, \
+         cpu_ns INTEGER, waits INTEGER NOT NULL, waited_ns INTEGER NOT NULL, lost INTEGER NOT NULL, left_out INTEGER NOT NULL, \
+         items INTEGER NOT NULL) STRICT",
+    ),
 ];
 
 /// Table of inclusive CPU times, where calls were counted.
@@ -97,6 +111,13 @@ pub(super) const CPU_HISTOGRAMS: &str = "cpu_histograms";
 
 /// The first version with that table.
 pub(super) const CPU_HISTOGRAMS_SINCE: u32 = 5;
+
+/// Tables of triggers and of the calls that they kept.
+pub(super) const TRIGGERS: &str = "triggers";
+pub(super) const KEPT_CALLS: &str = "kept_calls";
+
+/// The first version with those tables.
+pub(super) const TRIGGERS_SINCE: u32 = 9;
 
 /// The first version with tables of what exists.
 pub(super) const EXISTS_SINCE: u32 = 3;
@@ -163,8 +184,11 @@ pub(super) fn tables(version: u32) -> impl Iterator<Item = (&'static str, &'stat
     } else {
         super::exists::schema::MATCHES
     };
-    let there =
-        move |table: &&(&str, &str)| version >= CPU_HISTOGRAMS_SINCE || table.0 != CPU_HISTOGRAMS;
+    let there = move |table: &&(&str, &str)| match table.0 {
+        CPU_HISTOGRAMS => version >= CPU_HISTOGRAMS_SINCE,
+        TRIGGERS | KEPT_CALLS => version >= TRIGGERS_SINCE,
+        _ => true,
+    };
     let all = TABLES.iter().filter(there).chain(exists).chain(matches);
     all.map(move |&(name, text)| {
         older(name, version).map_or((name, text), |&(name, _, older)| (name, older))

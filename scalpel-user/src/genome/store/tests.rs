@@ -7,7 +7,7 @@ use tempfile::{TempDir, tempdir};
 
 use super::{GenomeError, aside::Aside, write};
 use crate::genome::Genome;
-use crate::genome::tests::{any_genome, canonical, example};
+use crate::genome::tests::{any_genome, canonical, example, triggered};
 
 fn written() -> (TempDir, std::path::PathBuf) {
     let folder = tempdir().unwrap();
@@ -40,6 +40,16 @@ fn a_genome_reads_back_as_it_was_written() {
         canonical(&Genome::read(&path).unwrap()),
         canonical(&example())
     );
+}
+
+#[test]
+fn so_does_one_of_kept_calls() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("x.genome");
+    triggered().write(&path).unwrap();
+    let read = Genome::read(&path).unwrap();
+    assert_eq!(canonical(&read), canonical(&triggered()));
+    assert_eq!((read.triggers.len(), read.kept.len()), (1, 2));
 }
 
 proptest! {
@@ -129,8 +139,8 @@ fn what_is_no_genome_is_said_to_be_none() {
 fn a_newer_schema_asks_for_a_newer_scalpel() {
     let (_folder, path) = written();
     let mut bytes = fs::read(path).unwrap();
-    bytes[63] = 9;
-    check_refused(&bytes, "schema 9");
+    bytes[63] = 10;
+    check_refused(&bytes, "schema 10");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Statement, params, params_from_iter};
 
-use super::{bulk, exists, nodes, schema};
+use super::{bulk, exists, kept, nodes, schema};
 use crate::catalog::{Catalog, FactsOfFiles, Kept, Matches};
 use crate::event::FuncId;
 use crate::function::{FunctionInfo, FunctionTable, UnknownReason};
@@ -141,7 +141,8 @@ pub(super) fn needed_bytes(genome: &Rows<'_>) -> u64 {
     let rows = genome.runs.iter().map(of_run).sum::<usize>() + genome.contexts.len() * 48;
     let facts: usize = genome.facts.values().map(|(_, facts)| facts.len()).sum();
     let matches = 24 * (genome.matches.outcomes.len() + genome.matches.states.len());
-    (text + rows + facts + matches + (1 << 16)) as u64 + needed_for(genome.catalog)
+    let kept: usize = genome.runs.iter().map(|run| run.kept.len() * 64).sum();
+    (text + rows + kept + facts + matches + (1 << 16)) as u64 + needed_for(genome.catalog)
 }
 
 /// The same for what exists.
@@ -168,6 +169,7 @@ fn write_rows(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
     )?;
     for (number, run) in genome.runs() {
         write_doubts(number, run, db)?;
+        kept::write(number, run, db)?;
     }
     write_sums(genome, db)
 }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::event::{Event, Kind, MonoTime, Pid, Tid, flags};
 
 /// Something that happened on a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     /// An event.
     Event(Event),
@@ -15,6 +15,13 @@ pub(super) enum Item {
         pid: Pid,
         tid: Tid,
         lost: u64,
+    },
+    /// Something to be said between the calls.
+    Note {
+        time: MonoTime,
+        pid: Pid,
+        tid: Tid,
+        text: String,
     },
     /// The thread ended; without one, all threads of the process did.
     Ended {
@@ -29,7 +36,7 @@ impl Item {
     pub(super) const fn time(&self) -> u64 {
         match self {
             Self::Event(event) => event.time,
-            Self::Gap { time, .. } | Self::Ended { time, .. } => time.0,
+            Self::Gap { time, .. } | Self::Note { time, .. } | Self::Ended { time, .. } => time.0,
         }
     }
 }
@@ -51,6 +58,7 @@ pub(super) fn leaves(items: &[Item]) -> Vec<Leaf> {
         let event = match item {
             Item::Event(event) => event,
             Item::Gap { pid, tid, .. }
+            | Item::Note { pid, tid, .. }
             | Item::Ended {
                 pid,
                 tid: Some(tid),

@@ -4,6 +4,7 @@
 //! written in order of time. Must not know rings or files.
 
 mod leaves;
+mod told;
 
 use std::io::{self, Write};
 
@@ -11,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::style::{Style, Tone};
 use super::{text, units};
-use crate::event::{Event, FuncId, Kind, MonoTime, Pid, Tid, flags};
+use crate::event::{Event, FuncId, Kind, MonoTime, Pid, Source, Tid, flags};
 use crate::function::FunctionTable;
 use leaves::{Item, Leaf, leaves};
 
@@ -169,6 +170,15 @@ impl Timeline {
                     },
                     _,
                 ) => self.lost(time.0, (pid.0, tid.0), lost, &mut pen)?,
+                (
+                    Item::Note {
+                        time,
+                        pid,
+                        tid,
+                        text,
+                    },
+                    _,
+                ) => self.say(time.0, (pid.0, tid.0), text, &mut pen)?,
                 (&Item::Ended { time, pid, tid }, _) => {
                     self.close_all(time.0, Some((pid, tid)), " [ended]", &mut pen)?
                 }
@@ -199,6 +209,11 @@ impl Timeline {
             Some(Kind::Exit) => self.exit(event, "", pen),
             Some(Kind::Unwind) => self.exit(event, " [unwound]", pen),
             Some(Kind::Complete) => self.one_line(event, Some(event.value), pen),
+            // Others than the kernel's probes lose whole calls: what is open is open still.
+            Some(Kind::Lost) if event.source != Source::Uprobe as u8 => {
+                let text = format!("[left out {} events: whole calls]", event.value);
+                self.say(event.time, thread(event), &text, pen)
+            }
             Some(Kind::Lost) => self.lost(event.time, thread(event), event.value, pen),
             _ => Ok(()),
         }
@@ -289,29 +304,6 @@ impl Timeline {
             ..Line::default()
         };
         self.line(event.time, thread(event), &line, pen)
-    }
-
-    fn lost(&mut self, time: u64, thread: Thread, lost: u64, pen: &mut Pen<'_>) -> io::Result<()> {
-        let stack = self.threads.entry(thread).or_default();
-        stack.iter_mut().for_each(|open| open.gap = true);
-        let level = stack
-            .last()
-            .and_then(|open| open.level)
-            .map_or(0, |level| level + 1);
-        let Some(level) = self.shown(Some(level), time) else {
-            return Ok(());
-        };
-        let mark = format!("[lost {lost}]");
-        self.line(
-            time,
-            thread,
-            &Line {
-                level,
-                mark: &mark,
-                ..Line::default()
-            },
-            pen,
-        )
     }
 
     /// After a gap, frames that a new call has overwritten are gone: native stacks grow downwards.

@@ -77,6 +77,28 @@ fn a_call_that_an_exception_passed_ends_with_the_one_that_caught_it() {
 }
 
 #[test]
+fn callers_of_kept_calls_began_earlier_and_ends_that_are_written_for_calls_say_so() {
+    let written = |event: Event| Event {
+        flags: flags::EARLIER,
+        ..event
+    };
+    let events = [
+        written(event(1, Kind::Enter, 1, 90)),
+        event(5, Kind::Enter, 2, 80),
+        event(6, Kind::Enter, 3, 70),
+        written(event(8, Kind::Unwind, 2, 80)),
+        event(20, Kind::Enter, 2, 80),
+        written(event(25, Kind::Exit, 2, 80)),
+        written(event(30, Kind::Unwind, 1, 90)),
+    ];
+    check(
+        everything(),
+        &events,
+        "+1@1(began earlier) +2@5 +3@6 -3@8(unwound) -2@8(unwound) +2@20 -2@25(lost) -1@30(still open)",
+    );
+}
+
+#[test]
 fn what_is_open_at_the_end_says_so() {
     let events = [event(1, Kind::Enter, 1, 90), event(2, Kind::Enter, 2, 80)];
     let expect = "+1@1 +2@2 -2@100(still open) -1@100(still open)";

@@ -58,8 +58,14 @@ impl Thread {
             self.lose(lost, out)?;
         }
         match Kind::from_u8(event.kind) {
+            Some(Kind::Enter) if event.flags & flags::EARLIER != 0 => {
+                self.enter(event, Start::Earlier, out)?;
+            }
             Some(Kind::Enter) => self.enter(event, Start::Entered, out)?,
             Some(Kind::Resume) => self.enter(event, Start::Resumed, out)?,
+            Some(Kind::Exit | Kind::Unwind) if event.flags & flags::EARLIER != 0 => {
+                self.end_untold(event, out)?;
+            }
             Some(Kind::Exit) => return self.exit(event, End::Returned, out),
             Some(Kind::Unwind) => return self.exit(event, End::Unwound, out),
             Some(Kind::Suspend) => return self.exit(event, End::Suspended, out),
@@ -115,8 +121,8 @@ impl Thread {
     fn enter(&mut self, event: &Event, start: Start, out: &mut Out<'_>) -> io::Result<()> {
         self.forget_lost_frames(event, out)?;
         let calls = match start {
-            Start::Resumed => 0,
-            _ => 1u64 << event.weight.min(40),
+            Start::Resumed | Start::Earlier => 0,
+            Start::Entered => 1u64 << event.weight.min(40),
         };
         let func = event.func;
         if event.flags & flags::NO_EXIT != 0 {
@@ -142,6 +148,22 @@ impl Thread {
         self.close_from(at + 1, passed, out)?;
         self.close_from(at, |_| how, out)?;
         Ok(false)
+    }
+
+    /// An end that was written for a call. A caller of kept calls goes on, for all that is known.
+    fn end_untold(&mut self, event: &Event, out: &mut Out<'_>) -> io::Result<()> {
+        let same = |open: &Open| open.frame == event.frame && open.func == event.func;
+        let Some(at) = self.open.iter().rposition(same) else {
+            return Ok(());
+        };
+        let is_caller = |open: &Open| open.start == Start::Earlier;
+        let how = match self.open.get(at) {
+            Some(open) if is_caller(open) => End::Open,
+            _ if event.kind == Kind::Exit as u8 => End::Lost,
+            _ => End::Unwound,
+        };
+        self.close_from(at + 1, passed, out)?;
+        self.close_from(at, |_| how, out)
     }
 
     fn lose(&mut self, lost: u64, out: &mut Out<'_>) -> io::Result<()> {
