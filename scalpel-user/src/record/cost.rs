@@ -10,6 +10,7 @@ use crate::function::ExitStrategy;
 use crate::kernel::attach::SiteRequest;
 use crate::kernel::calibrate::ProbeCosts;
 use crate::kernel::{cpu_apart_ns, process_cpu_ns};
+use crate::sandbox;
 use crate::target::Process;
 
 /// CPU time of the targets, as last seen.
@@ -61,12 +62,13 @@ fn cpu_ns(process: &Process, is_ours: bool) -> Option<u64> {
     (is_ours || process.is_alive()).then_some(cpu)
 }
 
-/// CPU time of this process so far in ns, and of what it has done apart.
+/// CPU time of this process so far in ns, and of what others have done for it: system calls apart, executables read.
 pub(super) fn own_cpu_ns() -> u64 {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     u64::try_from(used.tv_sec).unwrap_or(0) * 1_000_000_000
         + u64::try_from(used.tv_nsec).unwrap_or(0)
         + cpu_apart_ns()
+        + sandbox::cpu_ns()
 }
 
 /// Time in probes in ns, lowest and highest: each hit costs what its kind of site and exit costs on this host.

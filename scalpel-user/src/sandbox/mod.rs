@@ -13,7 +13,7 @@ mod meter;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use caps::CapSet;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -37,6 +37,14 @@ static CAN_BE_STARTED: AtomicBool = AtomicBool::new(false);
 /// Says that this program obeys the words by which it is started again.
 pub fn can_be_started() {
     CAN_BE_STARTED.store(true, Ordering::Relaxed);
+}
+
+/// CPU time in ns of all that have ended.
+static CPU_NS: AtomicU64 = AtomicU64::new(0);
+
+/// CPU time in ns of all confined readers that have ended.
+pub fn cpu_ns() -> u64 {
+    CPU_NS.load(Ordering::Relaxed)
 }
 
 fn can_start() -> bool {
@@ -83,8 +91,17 @@ impl Sandbox {
         &mut self.channel
     }
 
+    /// Its CPU time is ours: it reads for us. Its other threads, if it has any, are not counted.
+    fn account(&self) {
+        let file = format!("/proc/{}/schedstat", self.child.id());
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let used = text.split(' ').next().and_then(|used| used.parse().ok());
+        CPU_NS.fetch_add(used.unwrap_or(0), Ordering::Relaxed);
+    }
+
     /// How it ended, for people, after the channel to it broke.
     pub fn cause_of_death(mut self) -> String {
+        self.account();
         drop(self.channel);
         match self.child.wait() {
             Ok(status) => match (status.signal(), status.code()) {
@@ -97,6 +114,7 @@ impl Sandbox {
 
     /// Ends it.
     pub fn end(mut self) -> io::Result<()> {
+        self.account();
         drop(self.channel);
         self.child.wait().map(drop)
     }

@@ -132,6 +132,7 @@ fn a_reader_that_dies_or_babbles_is_an_error_that_says_so_and_not_an_answer() {
     };
     assert!(said("kill -SEGV $$").contains("signal 11"));
     assert!(said("exit 3").contains("exit code 3"));
+    assert!(crate::sandbox::cpu_ns() > 0, "what it took is nobody's");
     // A length of five, no files, and then what no answer is.
     assert!(
         said("printf '\\5\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\377\\377\\377\\377\\377' >&0; sleep 1")
