@@ -26,6 +26,7 @@ use crate::function::{ExitStrategy, FunctionInfo, UnknownReason};
 use crate::genome::loss::Losses;
 use crate::genome::totals::{self, Total};
 use crate::genome::{Counter, Genome, share};
+use crate::input::Bound;
 use crate::matching::Matching;
 use rustc_hash::FxHashSet;
 use scalpel_common::kernel::LossClass;
@@ -135,6 +136,21 @@ fn unknown(genome: &Genome, sums: &[Total]) -> Option<Unknown> {
     })
 }
 
+/// Functions that were not watched from the start.
+fn refused(genome: &Genome) -> impl Iterator<Item = &Bound> {
+    genome.bounds.iter().filter(|bound| bound.since.is_none())
+}
+
+/// Functions that were to be watched. Nothing was decided about those that a limit left out.
+fn to_be_watched(genome: &Genome, rows: &[FunctionRow]) -> u64 {
+    let decided = |row: &&FunctionRow| row.exit != ExitStrategy::None.word();
+    let undecided = |bound: &&Bound| {
+        let info = genome.functions.get(bound.func);
+        info.is_some_and(|info| info.exit == ExitStrategy::None)
+    };
+    (rows.iter().filter(decided).count() + refused(genome).filter(undecided).count()) as u64
+}
+
 fn facts<'a>(
     genome: &'a Genome,
     sums: &[Total],
@@ -165,15 +181,8 @@ fn facts<'a>(
         lost_without_function: losses.homeless_entries(),
         max_loss,
         duration_ns: genome.duration_ns(),
-        watched: rows
-            .iter()
-            .filter(|row| row.exit != ExitStrategy::None.word())
-            .count() as u64,
-        refused: genome
-            .bounds
-            .iter()
-            .filter(|bound| bound.since.is_none())
-            .count() as u64,
+        watched: to_be_watched(genome, rows),
+        refused: refused(genome).count() as u64,
         bounded: genome
             .bounds
             .iter()

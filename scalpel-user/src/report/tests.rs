@@ -1,4 +1,5 @@
 use super::{FunctionRow, Report, group, select};
+use crate::function::{ExitStrategy, FunctionInfo};
 use crate::genome::Genome;
 use crate::genome::tests::{example, triggered};
 use crate::report::Sort;
@@ -156,6 +157,23 @@ fn rows_sort_by_what_was_measured_then_by_calls_then_by_name() {
     let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
     assert_eq!(&names[..4], ["serve", "walk", "hash", "shop+0x4a10"]);
     assert_eq!(names.last(), Some(&"refused"));
+}
+
+#[test]
+fn a_function_that_a_limit_left_out_is_one_of_those_that_were_to_be_watched() {
+    let said = |exit| {
+        let mut genome = example();
+        let refused = genome.bounds.iter().find(|bound| bound.since.is_none());
+        let func = refused.unwrap().func;
+        let info = FunctionInfo::clone(genome.functions.get(func).unwrap());
+        assert!(genome.functions.define(func, FunctionInfo { exit, ..info }));
+        let doubts = Report::of(&genome, 0.001).doubts;
+        let mut doubts = doubts.into_iter().map(|doubt| doubt.what);
+        doubts.find(|what| what.contains("not watched")).unwrap()
+    };
+    // What was decided about it, if anything was.
+    assert_eq!(said(ExitStrategy::None), said(ExitStrategy::EntryOnly));
+    assert_eq!(said(ExitStrategy::None), "1 of 7 functions not watched");
 }
 
 #[test]
