@@ -15,8 +15,8 @@ use crate::cmd;
 const WAYS: [(&str, Option<&[&str]>); 4] = [
     ("plain", None),
     ("A/A: plain once more", None),
-    ("recorded: sampling only", Some(&["-N", "*"])),
-    ("recorded: defaults", Some(&[])),
+    ("recorded: sampling only", Some(&["--mode", "sample"])),
+    ("recorded: defaults", Some(&["--mode", "auto"])),
 ];
 
 /// Each workload in each way, in turn, `rounds` times.
