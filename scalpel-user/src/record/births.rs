@@ -21,7 +21,7 @@ use crate::kernel::births::Births;
 use crate::kernel::kin::Kin;
 use crate::probe;
 use crate::survey::runtimes;
-use crate::target::{FileId, Process, Runtime};
+use crate::target::{Accounts, FileId, Process, Runtime};
 
 /// How often every process is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -233,7 +233,8 @@ struct Guessed {
 /// A target as it was looked at last.
 struct Guess {
     process: Process,
-    code_at: u64,
+    /// Where its program and its stack began; zeros = it had none.
+    place: (u64, u64),
     /// Its program had no runtime.
     was_plain: bool,
     at: MonoTime,
@@ -247,7 +248,7 @@ impl Guessed {
     fn of(targets: &[Process], household: Shared) -> Self {
         let guess = |process: &Process| Guess {
             process: process.clone(),
-            code_at: 0,
+            place: (0, 0),
             was_plain: false,
             at: now_mono(),
             since: None,
@@ -308,25 +309,34 @@ impl Guessed {
         if !is_alive || is_held(pid) {
             return None;
         }
-        let code_at = guess.process.accounts().ok()?.code_at;
+        let Accounts {
+            code_at, stack_at, ..
+        } = guess.process.accounts().ok()?;
         if code_at == 1 {
             return Some(format!(
                 "process {pid} does not show where its program lies"
             ));
         }
-        if code_at == 0 || guess.code_at == code_at {
+        let place = (code_at, stack_at);
+        if code_at == 0 || guess.place == place {
             guess.at = before;
             // In its first moments a probe has spoken and has no memory yet: it is asked again.
             let _not_yet = self.speaker(guess);
             return None;
         }
-        if guess.code_at != 0 && !guess.was_plain {
+        // A program is being loaded: one number is there before the other.
+        let again = guess.process.accounts().ok()?;
+        if (again.code_at, again.stack_at) != place {
+            return None;
+        }
+        let is_next = guess.place.0 != 0;
+        if is_next && !guess.was_plain {
             return Some(format!("process {pid} has executed another program"));
         }
         let program = program_of(pid);
         let found = program.and_then(|program| self.files.look(pid, &program));
         let mut household = locked(&self.household);
-        if guess.code_at != 0 {
+        if is_next {
             // What has spoken since then is in the new program.
             household.control(&Control::Exec {
                 time: guess.at,
@@ -338,7 +348,7 @@ impl Guessed {
             household.looked(pid, now_mono(), *file, found);
         }
         guess.was_plain = found.is_some_and(|(_, found)| found.is_empty());
-        guess.code_at = code_at;
+        guess.place = place;
         guess.at = before;
         guess.since = Some(before);
         guess.has_probe = probe::is_in(&guess.process);
@@ -398,6 +408,45 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         said
+    }
+
+    /// A program that is linked to lie at one place only, and executes itself.
+    const AGAIN: &str = "#include <stdio.h>\n#include <unistd.h>\nint main(int count, char **words) {\n\
+        getchar();\nif (count > 1) execl(words[0], words[0], (char *)0);\ngetchar();\n}\n";
+
+    #[test]
+    fn an_exec_is_seen_where_programs_lie_at_one_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, program) = (folder.path().join("again.c"), folder.path().join("again"));
+        fs::write(&source, AGAIN).unwrap();
+        // Who has Rust's linker has this.
+        let built = std::process::Command::new("cc")
+            .args(["-no-pie", "-fno-pie", "-o"])
+            .args([&program, &source])
+            .status();
+        assert!(built.unwrap().success());
+        let mut child = std::process::Command::new(&program)
+            .arg("once")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let process = Process::open(Pid(child.id())).unwrap();
+        let words = || process.command_line().unwrap_or_default().len();
+        let place = |words_there: usize| loop {
+            // First the words: they are the new program's before its place is told.
+            let is_there = words() == words_there;
+            let accounts = process.accounts().unwrap();
+            if is_there && accounts.code_at != 0 {
+                break (accounts.code_at, accounts.stack_at);
+            }
+        };
+        let before = place(2);
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
+        let after = place(1);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(before.0, after.0, "it is not linked to lie at one place");
+        assert_ne!(before, after);
     }
 
     #[test]

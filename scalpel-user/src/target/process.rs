@@ -43,8 +43,10 @@ pub struct Thread {
 pub struct Accounts {
     /// It has waited for children: each takes faults to begin and to end. Nothing is kept of those that it did not wait for.
     pub has_had_children: bool,
-    /// Where its program lies, another place after each exec; 0 = nothing is loaded yet or any more, 1 = it is not told to us.
+    /// Where its program lies; 0 = nothing is loaded yet or any more, 1 = it is not told to us.
     pub code_at: u64,
+    /// Where its stack begins: another place after each exec, also of a program that is linked to lie at one place only.
+    pub stack_at: u64,
 }
 
 impl Process {
@@ -202,6 +204,7 @@ impl Process {
         Ok(Accounts {
             has_had_children: faults > 0 || stat.cutime + stat.cstime > 0,
             code_at: stat.startcode,
+            stack_at: stat.startstack,
         })
     }
 
