@@ -384,7 +384,7 @@ fn a_go_program_is_no_different() -> Outcome {
     let lengths: BTreeSet<u64> = scope
         .calls
         .iter()
-        .filter(|call| call.status == "complete")
+        .filter(|call| call.status == "complete" && scope.begins_once(call))
         .map(|call| call.instructions)
         .collect();
     ensure!(lengths.len() == 1, "{lengths:?}");

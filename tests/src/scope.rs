@@ -102,6 +102,14 @@ impl Scope {
             .unwrap_or_default()
     }
 
+    /// Whether the first instruction of a call ran once: Go begins a function anew once its stack has grown, or its turn
+    /// on the processor is over.
+    pub fn begins_once(&self, call: &Call) -> bool {
+        let rows = self.rows(call);
+        let first = rows.first().map(|row| &row.addr);
+        rows.iter().filter(|row| Some(&row.addr) == first).count() == 1
+    }
+
     /// The texts without addresses, each as often as it ran in a row.
     pub fn texts(&self) -> Vec<(String, u64)> {
         let text = |row: &Row| {
@@ -224,8 +232,13 @@ pub fn released(pid: u32) -> anyhow::Result<()> {
 /// The guardian of a running scope, once there is one.
 pub fn guardian_of(scope: u32) -> Option<Pid> {
     let children = std::fs::read_to_string(format!("/proc/{scope}/task/{scope}/children")).ok()?;
-    let first = children.split_whitespace().next()?.parse().ok()?;
-    Pid::from_raw(first)
+    // Another child reads executables.
+    let is_guardian = |pid: &&str| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.split(|&byte| byte == 0).nth(1) == Some(b"guardian")
+    };
+    let guardian = children.split_whitespace().find(is_guardian)?;
+    Pid::from_raw(guardian.parse().ok()?)
 }
 
 /// Whether somebody traces a process.
