@@ -90,7 +90,7 @@ pub struct Options {
     pub owner: (u32, u32),
     /// Memory for all segments, in bytes.
     pub memory: u64,
-    /// Bits of [`modes`](scalpel_common::segment::modes).
+    /// Bits of [`modes`].
     pub modes: u8,
     /// Settings for probes, by name.
     pub settings: Vec<(String, String)>,
