@@ -262,15 +262,11 @@ fn text_of(log: &[u8]) -> String {
     String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned()
 }
 
-/// As [`bpf`], by a process that is not killed with us.
-#[cfg(not(test))]
-fn bpf_apart(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
-    real_bpf_apart(command, attr)
-}
+type Bpf = fn(bpf_cmd, &mut bpf_attr) -> io::Result<i64>;
 
-#[cfg(test)]
+/// As [`bpf`], by a process that is not killed with us.
 fn bpf_apart(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
-    fake::answer(command, attr).unwrap_or_else(|| real_bpf_apart(command, attr))
+    answered(command, attr, real_bpf_apart)
 }
 
 fn real_bpf_apart(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
@@ -280,14 +276,19 @@ fn real_bpf_apart(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
     unsafe { apart::call(libc::SYS_bpf, [command as i64, place, size, 0, 0]) }
 }
 
-#[cfg(not(test))]
 fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
-    real_bpf(command, attr)
+    answered(command, attr, real_bpf)
+}
+
+/// By the kernel, or by a test.
+#[cfg(not(test))]
+fn answered(command: bpf_cmd, attr: &mut bpf_attr, real: Bpf) -> io::Result<i64> {
+    real(command, attr)
 }
 
 #[cfg(test)]
-fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
-    fake::answer(command, attr).unwrap_or_else(|| real_bpf(command, attr))
+fn answered(command: bpf_cmd, attr: &mut bpf_attr, real: Bpf) -> io::Result<i64> {
+    fake::answer(command, attr).unwrap_or_else(|| real(command, attr))
 }
 
 fn real_bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {

@@ -27,7 +27,7 @@ const SHORTEST: Duration = Duration::from_micros(500);
 const LONGEST: Duration = Duration::from_millis(4);
 
 /// The wait where nobody writes events. A thread that wakes up 900 times a second, and does no more, made each request of
-/// a Node.js server that shares two processors with its client 12 to 16 % dearer.
+/// a Node.js server that shares two processors with its client 14 to 19 % dearer.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// Counters are compared this often.
