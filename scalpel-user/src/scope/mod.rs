@@ -126,7 +126,6 @@ pub fn run(plan: &LivePlan, output: &Output) -> Result<Outcome> {
         function::is_in_program(spawned, plan)?;
     }
     let mut stopper = Stopper::start()?;
-    stopper.begin(plan.duration);
     let mut watch = Watch {
         plan,
         output,
@@ -135,7 +134,7 @@ pub fn run(plan: &LivePlan, output: &Output) -> Result<Outcome> {
         names: Names::new(&subject.process),
         recorded: Recorded::default(),
     };
-    watch.all(&mut subject, &stopper)?;
+    watch.all(&mut subject, &mut stopper)?;
     let Watch {
         located,
         mut names,
@@ -195,7 +194,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn all(&mut self, subject: &mut Subject, stopper: &Stopper) -> Result<()> {
+    fn all(&mut self, subject: &mut Subject, stopper: &mut Stopper) -> Result<()> {
         let pid = subject.process.pid();
         let held = subject.spawned.is_some();
         if !held {
@@ -213,6 +212,10 @@ impl Watch<'_> {
                 None if stopper.should_stop() => return Ok(()),
                 None => continue,
             };
+            if matches!(report, Report::Armed { .. }) {
+                // Before, nothing was watched: a call that is not seen by then was not looked for.
+                stopper.begin(self.plan.duration);
+            }
             if self.hear(report, subject, &mut guardian)? {
                 return Ok(());
             }

@@ -52,17 +52,18 @@ pub fn guard_by(door: &(dyn Door + Sync)) -> io::Result<()> {
     sys::outlive_the_terminal();
     sys::hold_child_signal();
     // A thread of its own traces: its end lets go of all threads at once, while the end of a process takes its time.
-    let last = std::thread::scope(|scope| {
-        let session = || session(&mut io::stdin().lock(), &mut io::stdout().lock(), door);
-        scope.spawn(session).join()
+    let traced = std::thread::scope(|scope| {
+        let trace = || trace(&mut io::stdin().lock(), &mut io::stdout().lock(), door);
+        scope.spawn(trace).join()
     });
-    let last = last.map_err(|_panic| io::Error::other("the tracing thread panicked"))?;
-    let last = match last {
+    let traced = traced.map_err(|_panic| io::Error::other("the tracing thread panicked"))?;
+    let output = &mut io::stdout().lock();
+    let last = match traced.and_then(|traced| traced.end(output)) {
         Ok(last) => last,
         Err(Trouble::Refused(Refusal { gate, why })) => Report::Refused { gate, why },
         Err(Trouble::Pipe(error)) => return Err(error),
     };
-    say(&mut io::stdout().lock(), &last)
+    say(output, &last)
 }
 
 enum Trouble {
@@ -76,11 +77,33 @@ impl From<Refusal> for Trouble {
     }
 }
 
-fn session(
+/// What is left to do when all threads are let go: nothing that they should have to wait for.
+struct Traced<'d> {
+    watch: Watch,
+    recordings: Recordings<'d>,
+    why: End,
+}
+
+impl Traced<'_> {
+    fn end(self, output: &mut impl Write) -> Result<Report, Trouble> {
+        if let Some(decoder) = self.recordings.decoder {
+            for call in decoder.rest().map_err(Trouble::Pipe)? {
+                tell(output, &Report::Call(Box::new(call)))?;
+            }
+        }
+        Ok(Report::Ended {
+            why: self.why,
+            passed: self.watch.passed,
+            late: self.watch.late,
+        })
+    }
+}
+
+fn trace<'d>(
     input: &mut (impl BufRead + AsFd),
     output: &mut impl Write,
-    door: &dyn Door,
-) -> Result<Report, Trouble> {
+    door: &'d (dyn Door + Sync),
+) -> Result<Traced<'d>, Trouble> {
     let fd = input.as_fd().as_raw_fd();
     let Some(Order::Seize { pid, held }) = hear(input)? else {
         return Err(wrong_order());
@@ -95,21 +118,16 @@ fn session(
     };
     let why = follow(&mut watch, input, output, &mut recordings)?;
     watch.let_go()?;
-    if let Some(decoder) = recordings.decoder {
-        for call in decoder.rest().map_err(Trouble::Pipe)? {
-            tell(output, &Report::Call(Box::new(call)))?;
-        }
-    }
-    Ok(Report::Ended {
+    Ok(Traced {
+        watch,
+        recordings,
         why,
-        passed: watch.passed,
-        late: watch.late,
     })
 }
 
 /// What calls are recorded with that are not stepped.
 struct Recordings<'d> {
-    door: &'d dyn Door,
+    door: &'d (dyn Door + Sync),
     decoder: Option<Decoder>,
     code: CodeCopies,
 }

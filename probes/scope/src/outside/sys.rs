@@ -120,6 +120,11 @@ pub(super) fn detach(tid: Tid, signal: i32) -> io::Result<()> {
     .map(drop)
 }
 
+/// Asks a thread to stop.
+pub(super) fn interrupt(tid: Tid) -> io::Result<()> {
+    ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
+}
+
 /// Leaves a thread in its group stop, and hears when it ends.
 pub(super) fn listen(tid: Tid) -> io::Result<()> {
     ptrace(libc::PTRACE_LISTEN, tid, 0, 0).map(drop)

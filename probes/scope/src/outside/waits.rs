@@ -1,5 +1,8 @@
 //! Signals of traced threads. The kernel lets one that does nothing interrupt a wait all the same when the thread is traced:
 //! calls such as `epoll_wait` would return EINTR. They are made again, as if nothing had come, and their time runs on.
+use std::io;
+use std::time::{Duration, Instant};
+
 use super::process::Signals;
 use super::sys::{self, Registers, Stop, Tid};
 use super::watch::{Refusal, Watch, is_trigger, trap_number};
@@ -8,6 +11,10 @@ const EINTR: i64 = -4;
 const EAGAIN: i64 = -11;
 /// Run the system call again if no handler runs, else EINTR.
 const ERESTARTNOHAND: i64 = -514;
+/// How long a thread that was asked to stop may take: on a busy machine it waits for a processor first, and within some
+/// system calls it never stops.
+const MOST_STOPPING: Duration = Duration::from_millis(500);
+const STOPPED_AGAIN: Duration = Duration::from_micros(200);
 /// No system call: the kernel runs none.
 const NO_CALL: u64 = u64::MAX;
 
@@ -26,6 +33,7 @@ impl Watch {
     /// Lets a thread have its signal.
     pub(super) fn deliver(&mut self, tid: Tid, signal: i32) -> Result<(), Refusal> {
         if Signals::of(tid).ignores(signal) {
+            self.disturbed.insert(tid);
             let mut registers = sys::registers(tid)?;
             let called = registers.orig_rax.cast_signed() >= 0;
             if called && registers.rax.cast_signed() == EINTR {
@@ -43,24 +51,50 @@ impl Watch {
         self.resume(tid, signal)
     }
 
-    /// Lets all threads go. Those that a signal has just woken are looked after first; the others need no stop for it:
-    /// they are free when the tracing thread ends, which is to be soon.
+    /// Lets all threads go. Those that signals come to are stopped for it: a signal between here and the end of the
+    /// tracing thread would end their wait. The others need no stop: they are free when that thread ends, which is to be
+    /// at once.
     pub(super) fn let_go(&mut self) -> Result<(), Refusal> {
         self.disarm();
-        // No child left is no error: all are let go.
-        while let Ok(Some((tid, stop))) = sys::wait(-1, false) {
-            let signal = match stop {
-                Stop::Gone => continue,
-                Stop::Signal(signal) => self.last_signal(tid, signal)?,
-                Stop::SystemCall => self.last_call(tid)?,
-                Stop::Event(..) => 0,
-            };
-            match sys::detach(tid, signal) {
-                Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return Err(error.into()),
-                _ => {}
+        // One that is gone needs no stop.
+        self.disturbed.retain(|tid| sys::interrupt(*tid).is_ok());
+        let until = Instant::now() + MOST_STOPPING;
+        loop {
+            // No child left is no error: all are let go.
+            while let Some((tid, stop)) = self.stopped() {
+                self.let_one_go(tid, stop)?;
             }
+            if self.disturbed.is_empty() || Instant::now() > until {
+                return Ok(());
+            }
+            std::thread::sleep(STOPPED_AGAIN);
         }
-        Ok(())
+    }
+
+    /// A thread that stands, if one does.
+    fn stopped(&mut self) -> Option<(Tid, Stop)> {
+        let later = self.later.pop_front();
+        later.or_else(|| sys::wait(-1, false).ok().flatten())
+    }
+
+    fn let_one_go(&mut self, tid: Tid, stop: Stop) -> Result<(), Refusal> {
+        let again = self.again.get(&tid);
+        if stop == Stop::SystemCall && again.is_some_and(|again| again.within.is_none()) {
+            // Who is let go where a wait begins does not wait: it is, where that one ends.
+            return self.resume(tid, 0);
+        }
+        let disturbed = self.disturbed.remove(&tid);
+        let signal = match stop {
+            Stop::Gone => return Ok(()),
+            Stop::Signal(signal) => self.last_signal(tid, signal)?,
+            Stop::SystemCall => self.last_call(tid)?,
+            Stop::Event(..) if disturbed => wait_again(tid)?,
+            Stop::Event(..) => 0,
+        };
+        match sys::detach(tid, signal) {
+            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// What a thread that is let go gets of its signal.
@@ -72,12 +106,7 @@ impl Watch {
         if !Signals::of(tid).ignores(signal) {
             return Ok(signal);
         }
-        let mut registers = sys::registers(tid)?;
-        if registers.orig_rax.cast_signed() >= 0 && registers.rax.cast_signed() == EINTR {
-            registers.rax = ERESTARTNOHAND.cast_unsigned();
-            sys::set_registers(tid, &registers)?;
-        }
-        Ok(0)
+        Ok(wait_again(tid)?)
     }
 
     /// A thread that is let go at the begin or the end of a call that was made again.
@@ -88,7 +117,7 @@ impl Watch {
             registers.r10 = before;
             sys::set_registers(tid, &registers)?;
         }
-        Ok(0)
+        Ok(wait_again(tid)?)
     }
 
     /// A call that is made again stands at its begin or its end.
@@ -117,6 +146,16 @@ impl Watch {
         }
         self.resume(tid, 0)
     }
+}
+
+/// The wait that a thread was stopped in is made again when it runs; no signal goes with it.
+fn wait_again(tid: Tid) -> io::Result<i32> {
+    let mut registers = sys::registers(tid)?;
+    if registers.orig_rax.cast_signed() >= 0 && registers.rax.cast_signed() == EINTR {
+        registers.rax = ERESTARTNOHAND.cast_unsigned();
+        sys::set_registers(tid, &registers)?;
+    }
+    Ok(0)
 }
 
 /// Takes what was waited already off the time of a wait; what it returns, where nothing is left of it.

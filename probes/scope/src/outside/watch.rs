@@ -1,6 +1,6 @@
 //! The traced process: its threads with their triggers, and what is done with every stop that is not part of a recording.
 //! Threads are traced without being stopped; nothing that a system call returns changes by it.
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -72,9 +72,11 @@ pub(super) struct Watch {
     replaced: bool,
     children: OwnedFd,
     input: i32,
-    later: VecDeque<(Tid, Stop)>,
+    pub(super) later: VecDeque<(Tid, Stop)>,
     /// System calls that are made again.
     pub(super) again: BTreeMap<Tid, Again>,
+    /// Threads that signals came to which do nothing.
+    pub(super) disturbed: BTreeSet<Tid>,
     pub(super) passed: u64,
     pub(super) late: u64,
 }
@@ -95,6 +97,7 @@ impl Watch {
             input,
             later: VecDeque::new(),
             again: BTreeMap::new(),
+            disturbed: BTreeSet::new(),
             passed: 0,
             late: 0,
         };
