@@ -15,7 +15,7 @@ use scalpel_user::genome::assemble::Assembly;
 use scalpel_user::input::RunInfo;
 use scalpel_user::sink::tree::Way;
 use scalpel_user::sink::{By, Choice, Columns, Form, Page, Style, choice};
-use scalpel_user::tree::{Cell, Context, ContextId, EdgeSource, Metrics, Thread, Tree};
+use scalpel_user::tree::{Cell, Context, ContextId, EdgeSource, Metrics, Returned, Returns, Thread, Tree};
 
 fuzz_target!(|bytes: &[u8]| {
     let file = if bytes.starts_with(b"SQLite") { bytes.to_vec() } else { changed(bytes) };
@@ -30,7 +30,7 @@ fn report(genome: &Genome) {
     let forms = [Form::Json, Form::Csv, Form::Table, Form::Tree(Way::Callees), Form::Tree(Way::Callers)];
     for (form, by) in forms.into_iter().zip([By::Function, By::Thread, By::Module, By::Function, By::Function]) {
         for columns in [Columns::Usual, Columns::PerCall] {
-            let choice = Choice { form, by, columns, sort: None, limit: 20, func: None, max_loss: 0.001 };
+            let choice = Choice { form, by, columns, sort: None, limit: 20, returned: true, func: None, max_loss: 0.001 };
             let page = Page { width: 80, style: Style { color: true } };
             choice::write(genome, &choice, page, &mut std::io::sink()).expect("a sink takes everything");
         }
@@ -66,11 +66,18 @@ fn genome() -> Genome {
     let context = |parent, func| Context { parent: ContextId(parent), func: FuncId::new(func), source: EdgeSource::Exact };
     let metrics = Metrics { calls: 3, timed: 3, cpu_timed: 3, self_wall_ns: 5, total_wall_ns: 9, ..Metrics::default() };
     let cell = |context| Cell { window: 0, thread: 0, context: ContextId(context), metrics };
+    let returns = Returns {
+        calls: 6,
+        values: [(-1, Returned { calls: 2, exact: true })].into(),
+        other: 3,
+        range: Some((-1, 7)),
+    };
     let tree = Tree {
         window_ns: 1_000_000_000,
         contexts: vec![context(0, 0), context(0, 1), context(1, 2), context(2, 2), context(2, 3)],
         threads: vec![Thread { pid: Pid(7), tid: Tid(8), name: "main".into(), events: 24, lost: 1 }],
         cells: (1..5).map(cell).collect(),
+        returns: vec![(id(2), returns)],
         ..Tree::default()
     };
     let mut assembly = Assembly::new();

@@ -332,6 +332,7 @@ impl Iterator for Stream<'_> {
                 left_out: self.number(),
                 items: self.number(),
             }),
+            23 => Input::Returns((0..self.byte() & 7).map(|_| self.func()).collect()),
             _ => Input::Events(self.events()),
         })
     }

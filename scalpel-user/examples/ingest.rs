@@ -126,7 +126,8 @@ fn build(inputs: impl Iterator<Item = Input>) -> (Builder, MonoTime, u64) {
             | Input::Note(_)
             | Input::Probe(_)
             | Input::Triggers(_)
-            | Input::Kept(_) => {}
+            | Input::Kept(_)
+            | Input::Returns(_) => {}
         }
     }
     order.finish(&mut |item| take(&mut builder, item));

@@ -352,6 +352,8 @@ pub enum Input {
     Triggers(Vec<Trigger>),
     /// A call that a trigger kept; what belongs to it follows.
     Kept(KeptCall),
+    /// What calls of these functions return was asked for: their EXITs tell. Those of all others have no value.
+    Returns(Vec<FuncId>),
 }
 
 /// What is inlined at one sampled address.

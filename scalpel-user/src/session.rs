@@ -108,6 +108,10 @@ impl Session {
             Input::Probe(word) => self.word(&word),
             Input::Triggers(triggers) => self.assembly.triggers(triggers),
             Input::Kept(call) => self.assembly.kept(call),
+            Input::Returns(funcs) => {
+                let builder = &mut self.builder;
+                funcs.iter().for_each(|func| builder.ask_returns(*func));
+            }
         }
     }
 
@@ -300,6 +304,17 @@ fn blind_spots(run: &RunInfo) -> Vec<(&'static str, &'static [&'static str])> {
             &[
                 "calls are added up by call edge: which call led to which, and on which thread, is not kept",
                 "a function entered by a jump counts as called by its caller's caller, unless the end of the function that jumped is watched",
+            ],
+        ));
+    }
+    if does("returns") {
+        spots.push((
+            "returns",
+            &[
+                "what a call returned is the register RAX as it left: whether the function returns anything, and how much of \
+                 the register that is, is not known; results in other registers or in memory are not seen",
+                "calls that began before the probes were attached, were left by an exception or a jump, or whose ends were not \
+                 seen have no value",
             ],
         ));
     }

@@ -2,6 +2,8 @@
 //!
 //! The data that the stack stage fills and the genome stores. Must not know events or files.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 use crate::event::{FuncId, Pid, Tid};
@@ -247,6 +249,65 @@ impl Histogram {
     }
 }
 
+/// What the calls of one function returned: the bits of the register that holds a result, where that was asked for.
+/// `calls` = the calls of all values + `other` + calls that ended without a value, or did not end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Returns {
+    /// Calls of the function, in the recordings that asked.
+    pub calls: u64,
+    /// Values, and how many calls returned them.
+    pub values: BTreeMap<i64, Returned>,
+    /// Calls that returned a value which is not among them.
+    pub other: u64,
+    /// Least and greatest value of all.
+    pub range: Option<(i64, i64)>,
+}
+
+/// How many calls returned one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Returned {
+    /// So many did.
+    pub calls: u64,
+    /// And no more: in another recording it may be among the other values.
+    pub exact: bool,
+}
+
+impl Returns {
+    /// Calls that returned a value.
+    pub fn seen(&self) -> u64 {
+        let calls = self.values.values().map(|returned| returned.calls);
+        calls.fold(self.other, u64::saturating_add)
+    }
+
+    /// Calls that did not, as far as anybody saw.
+    pub fn without(&self) -> u64 {
+        self.calls.saturating_sub(self.seen())
+    }
+
+    /// Adds what the calls of other recordings returned: in any order and by any steps the sum is the same.
+    pub fn add(&mut self, more: &Self) {
+        for (value, returned) in &mut self.values {
+            returned.exact &= more.other == 0 || more.values.contains_key(value);
+        }
+        for (value, returned) in &more.values {
+            let exact = returned.exact;
+            let fresh = Returned {
+                calls: 0,
+                exact: self.other == 0,
+            };
+            let sum = self.values.entry(*value).or_insert(fresh);
+            sum.calls = sum.calls.saturating_add(returned.calls);
+            sum.exact &= exact;
+        }
+        self.calls = self.calls.saturating_add(more.calls);
+        self.other = self.other.saturating_add(more.other);
+        self.range = match (self.range, more.range) {
+            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+            (range, None) | (None, range) => range,
+        };
+    }
+}
+
 /// A finished tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
@@ -262,6 +323,8 @@ pub struct Tree {
     pub histograms: Vec<(FuncId, Histogram)>,
     /// The same of inclusive CPU time, where calls were counted.
     pub cpu_histograms: Vec<(FuncId, Histogram)>,
+    /// What functions returned, where that was asked for; sorted by function.
+    pub returns: Vec<(FuncId, Returns)>,
     /// What the stream itself showed to be wrong, per function.
     pub faults: Vec<(FuncId, FunctionFaults)>,
     /// Nodes folded away by the caps, and how many calls went into them.

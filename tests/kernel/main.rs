@@ -27,6 +27,7 @@ mod stream;
 mod top;
 mod trigger;
 mod trust;
+mod values;
 mod wait;
 
 use std::path::Path;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     sample::add(&mut suite);
     wait::add(&mut suite);
     trigger::add(&mut suite);
+    values::add(&mut suite);
     cgroup::add(&mut suite);
     process::add(&mut suite);
     company::add(&mut suite);

@@ -126,6 +126,8 @@ pub const RELOADS: Fixture = Fixture::c("reloads", &["reloads.c"]);
 pub const HELD: Fixture = Fixture::c("held", &["held.c"]);
 /// Two processes of one id, one after the other.
 pub const REBORN: Fixture = Fixture::c("reborn", &["reborn.c"]);
+/// Returns known values.
+pub const RETURNS: Fixture = Fixture::c("returns", &["returns.c"]);
 /// Becomes another program.
 pub const EXECS: Fixture = Fixture::c("execs", &["execs.c"]);
 /// Calls at a moderate rate until told to stop.

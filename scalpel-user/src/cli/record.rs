@@ -20,6 +20,7 @@ Examples:
   sudo scalpel-ebpf record -F 0 -f malloc --lib 'libc.so*' -- ./server
   sudo scalpel-ebpf record -m sample --off-cpu -p 4711  where it runs, and where it waits
   sudo scalpel-ebpf record --cgroup system.slice/nginx.service -m sample
+  sudo scalpel-ebpf record -p 4711 -R 'parse_*'   what parsers return, and how often
   sudo scalpel-ebpf record -p 4711 --trigger 'handle_request>10ms' -f 'db_*'  slow requests
   sudo scalpel-ebpf record --dry-run -p 4711 -f 'parse*'
   scalpel-ebpf record --no-kernel --src . -- node app.js       what ran laid over what exists: match rate, states
@@ -72,6 +73,17 @@ pub struct RecordArgs {
     /// there is seen inside the calls. Where threads wait is recorded too. Repeatable.
     #[arg(long, value_name = "TRIGGER", help_heading = "Measurement")]
     pub trigger: Vec<String>,
+    /// Keep what calls of a function return: the most frequent values with their counts, and the smallest and the largest.
+    /// They may be secrets, so the functions have to be named: a pattern as in --func, which they need not be in, too.
+    /// `report --return-values` shows them. Repeatable.
+    #[arg(
+        short = 'R',
+        long,
+        value_name = "PATTERN",
+        conflicts_with = "no_kernel",
+        help_heading = "Measurement"
+    )]
+    pub return_values: Vec<String>,
     /// How calls are probed.
     #[command(flatten)]
     pub probing: ProbingArgs,

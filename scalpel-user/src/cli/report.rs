@@ -34,6 +34,9 @@ pub struct ReportArgs {
     /// Show what single calls took instead of sums: average, half and 99 of 100 of them at most, in wall and CPU time.
     #[arg(long, conflicts_with_all = ["tree", "by", "json", "csv"])]
     pub per_call: bool,
+    /// Show what functions returned, too, where it was recorded (record --return-values); with --func it is shown by itself.
+    #[arg(short = 'R', long, conflicts_with_all = ["tree", "by", "json", "csv"])]
+    pub return_values: bool,
     /// Only functions that match: a glob, or /REGEX/.
     #[arg(short, long, value_name = "PATTERN")]
     pub func: Option<String>,
@@ -48,7 +51,7 @@ pub struct ReportArgs {
     pub csv: bool,
     /// Write one page with everything, to open in a browser without a network; `-` = stdout. Of a kept stream it shows
     /// the calls one by one, too.
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["json", "csv", "sort", "by", "tree", "per_call", "func", "limit"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["json", "csv", "sort", "by", "tree", "per_call", "return_values", "func", "limit"])]
     pub html: Option<PathBuf>,
     /// Single calls in the page from this time after the start of the recording.
     #[arg(long, value_name = "TIME", requires = "html")]

@@ -48,6 +48,7 @@ pub(super) fn run(plan: &ReportPlan, output: &Output) -> anyhow::Result<Outcome>
         },
         sort: plan.sort.map(sort),
         limit: plan.limit.unwrap_or(0),
+        returned: plan.returned || pattern.is_some(),
         func: pattern.is_some().then_some(&meant),
         max_loss: LOSS_WORTH_SAYING,
     };

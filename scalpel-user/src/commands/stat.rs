@@ -94,6 +94,7 @@ fn write(
         columns: numbers.columns,
         sort: numbers.sort,
         limit: numbers.limit,
+        returned: false,
         func: None,
         max_loss: LOSS_WORTH_SAYING,
     };

@@ -120,6 +120,7 @@ impl Assembly {
         tree.faults.sort_unstable_by_key(|&(func, _)| func);
         tree.histograms.sort_unstable_by_key(|&(func, _)| func);
         tree.cpu_histograms.sort_unstable_by_key(|&(func, _)| func);
+        tree.returns.sort_unstable_by_key(|&(func, _)| func);
         Genome {
             ended: self.last_heard.max(run.started),
             cut: !self.ended,

@@ -31,6 +31,10 @@ pub(super) fn take_in(genome: &mut Genome) {
     tree.faults
         .iter_mut()
         .for_each(|(func, _)| strangers.meet(func));
+    tree.returns
+        .iter_mut()
+        .for_each(|(func, _)| strangers.meet(func));
+    tree.returns.sort_unstable_by_key(|&(func, _)| func);
     genome
         .bounds
         .iter_mut()

@@ -12,7 +12,8 @@ use crate::function::{
 };
 use crate::input::{Bound, CallEnd, KeptCall, Loss, RunInfo, Trigger};
 use crate::tree::{
-    Cell, Context, ContextId, EdgeSource, FunctionFaults, Histogram, Metrics, Thread, Tree,
+    Cell, Context, ContextId, EdgeSource, FunctionFaults, Histogram, Metrics, Returned, Returns,
+    Thread, Tree,
 };
 
 pub(crate) fn run() -> RunInfo {
@@ -223,6 +224,7 @@ pub(crate) fn example() -> Genome {
                     buckets: vec![(0, 4), (2, 5)],
                 },
             )],
+            returns: Vec::new(),
             faults: vec![
                 (
                     id(1),
@@ -280,6 +282,29 @@ pub(crate) fn example() -> Genome {
         triggers: Vec::new(),
         kept: Vec::new(),
     }
+}
+
+/// The same, as if it had been asked what two of its functions return: one that does, and one whose end is not watched.
+pub(crate) fn returning() -> Genome {
+    let mut genome = example();
+    genome.run.mode = "trace+sample+returns".into();
+    let returned = |calls| Returned { calls, exact: true };
+    let walk = Returns {
+        calls: 10_800,
+        values: BTreeMap::from([
+            (0, returned(9_000)),
+            (i64::from(u32::MAX), returned(1_500)),
+            (0x7f12_3456_7000, returned(100)),
+        ]),
+        other: 150,
+        range: Some((-7, 0x7fff_ffff_f000)),
+    };
+    let entry_only = Returns {
+        calls: 777,
+        ..Returns::default()
+    };
+    genome.tree.returns = vec![(id(2), walk), (id(3), entry_only)];
+    genome
 }
 
 /// The same, as a trigger would have kept it: one call of `walk` in another.
@@ -393,5 +418,22 @@ fn grow(nodes: &[Node]) -> Genome {
     tree.cells = (1..metrics.len()).map(cell).collect();
     tree.cells
         .sort_unstable_by_key(|cell| (cell.window, cell.thread, cell.context));
+    let mut returns: BTreeMap<FuncId, Returns> = BTreeMap::new();
+    for (_, func, ns, calls) in nodes {
+        let value = (ns % 7).cast_signed() - 3;
+        returns.entry(id(*func)).or_default().add(&Returns {
+            calls: calls + 2,
+            values: BTreeMap::from([(
+                value,
+                Returned {
+                    calls: *calls,
+                    exact: true,
+                },
+            )]),
+            other: ns % 3 / 2,
+            range: Some((value - 1, value)),
+        });
+    }
+    tree.returns = returns.into_iter().collect();
     genome
 }

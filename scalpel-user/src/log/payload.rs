@@ -26,6 +26,7 @@ const COUNTS: u32 = 14;
 const INLINED: u32 = 15;
 const TRIGGERS: u32 = 16;
 const KEPT: u32 = 17;
+const RETURNS: u32 = 18;
 
 /// Appends `input`'s payload; returns its chunk kind and how many records it holds.
 pub(super) fn put(input: &Input, out: &mut Vec<u8>) -> (u32, usize) {
@@ -51,6 +52,7 @@ pub(super) fn put(input: &Input, out: &mut Vec<u8>) -> (u32, usize) {
         Input::Probe(word) => r::put_word(put, word),
         Input::Triggers(triggers) => count = put_list(put, triggers, k::put_trigger),
         Input::Kept(call) => k::put_kept(put, call),
+        Input::Returns(funcs) => count = put_list(put, funcs, r::put_func),
         Input::Drained(time) | Input::End(time) => {
             put.u64(time.0);
         }
@@ -77,6 +79,7 @@ const fn kind(input: &Input) -> u32 {
         Input::Probe(_) => PROBE,
         Input::Triggers(_) => TRIGGERS,
         Input::Kept(_) => KEPT,
+        Input::Returns(_) => RETURNS,
     }
 }
 
@@ -117,6 +120,7 @@ pub(super) fn get(kind: u32, payload: &[u8]) -> Result<Option<Input>, Malformed>
         COUNTS => Input::Counts(c::counts(get)?),
         TRIGGERS => Input::Triggers(get.list(k::trigger)?),
         KEPT => Input::Kept(k::kept(get)?),
+        RETURNS => Input::Returns(get.list(r::func_id)?),
         _ => return Ok(None),
     };
     if get.is_empty() {
@@ -165,6 +169,7 @@ pub(super) fn span(input: &Input, lost: u64) -> Span {
         | Input::Symbols(_)
         | Input::Inlined(_)
         | Input::Triggers(_)
+        | Input::Returns(_)
         | Input::ThreadName(..)
         | Input::Note(_) => point(0),
     }

@@ -115,7 +115,11 @@ pub(super) fn function(get: &mut Get<'_>) -> Result<(FuncId, FunctionInfo), Malf
     Ok((func, info))
 }
 
-fn func_id(get: &mut Get<'_>) -> Result<FuncId, Malformed> {
+pub(super) fn put_func(put: &mut Put<'_>, func: &FuncId) {
+    put.u32(func.get());
+}
+
+pub(super) fn func_id(get: &mut Get<'_>) -> Result<FuncId, Malformed> {
     FuncId::new(get.u32()?).ok_or(Malformed("function id 0"))
 }
 

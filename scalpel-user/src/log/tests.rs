@@ -211,6 +211,7 @@ fn inputs() -> Vec<Input> {
             headless: 5,
             slowest_ns: 7_000_000,
         }]),
+        Input::Returns(vec![func(3), func(4)]),
         kept(CallEnd::Returned, Some(5)),
         kept(CallEnd::Unwound, None),
         kept(CallEnd::Lost, None),

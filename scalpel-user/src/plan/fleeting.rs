@@ -128,6 +128,7 @@ fn fleeting(
         choice,
         measurement,
         triggers: Vec::new(),
+        returns: Vec::new(),
         runtimes: Runtimes {
             alone: false,
             mode: ProbeMode::Off,

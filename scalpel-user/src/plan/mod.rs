@@ -8,6 +8,7 @@ mod fleeting;
 mod graph;
 mod overlay;
 mod record;
+mod returns;
 mod scope;
 mod trigger;
 pub mod words;
@@ -115,6 +116,8 @@ pub struct ReportPlan {
     pub tree: Option<TreeArg>,
     /// What single calls took instead of sums.
     pub per_call: bool,
+    /// What functions returned, too.
+    pub returned: bool,
     /// Only these functions.
     pub func: Option<Pattern>,
     /// Most rows; `None` = all.
@@ -282,6 +285,7 @@ fn report(args: ReportArgs) -> Result<ReportPlan, PlanError> {
         by: args.by,
         tree: args.tree,
         per_call: args.per_call,
+        returned: args.return_values,
         func: pattern("--func", args.func)?,
         limit: some_unless_zero(args.limit),
         html: args.html,

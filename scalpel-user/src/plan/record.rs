@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::trigger::{self, Trigger};
 use super::words::{Overhead, Pattern};
-use super::{PlanError, globs};
+use super::{PlanError, globs, returns};
 use crate::cli::{
     AttachArg, ExitsArg, FunctionArgs, ModeArg, NodeCoverageArg, ProbeModeArg, ProbingArgs,
     RecordArgs, TargetArgs,
@@ -37,6 +37,8 @@ pub struct RecordPlan {
     pub measurement: Measurement,
     /// Nothing but the slow calls of these is kept; empty = everything is.
     pub triggers: Vec<Trigger>,
+    /// What calls of these return is kept.
+    pub returns: Vec<Pattern>,
     /// What the probes in language runtimes do.
     pub runtimes: Runtimes,
     /// Ends the recording, if it has not ended before.
@@ -236,8 +238,10 @@ pub struct Outputs {
 pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
     let triggers = trigger::parse(args.trigger)?;
     let mut choice = choice(args.functions)?;
+    let returns = returns::parse(args.return_values)?;
     choice.awaited = triggers.iter().map(|one| one.func.clone()).collect();
-    let wants_a_stream = args.complete || args.keep_stream.is_some() || !triggers.is_empty();
+    choice.awaited.extend(returns.iter().cloned());
+    let wants_a_stream = args.complete || args.keep_stream.is_some() || !choice.awaited.is_empty();
     let measurement = Measurement {
         mode: mode(args.mode, &choice, wants_a_stream),
         sample_hz: args.freq,
@@ -295,6 +299,7 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
         choice,
         measurement,
         triggers,
+        returns,
         runtimes,
         duration: args.duration.map(|time| time.0),
         sources: args.src,
@@ -362,6 +367,7 @@ pub(super) fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
         return conflict("--complete is a way to stream calls: leave it out, or --mode");
     }
     trigger::check(&plan)?;
+    returns::check(&plan)?;
     if plan.measurement.mode == Mode::Sample {
         if plan.measurement.sample_hz == 0 && plan.measurement.off_cpu.is_none() {
             return conflict(

@@ -254,3 +254,20 @@ fn triggers_are_functions_with_a_time_and_bring_what_explains_a_slow_call() {
     refused("record -p 1 --trigger a>1ms --exits none", "--exits none");
     refused("record -p 1 --trigger a>1ms --mode count", "--mode");
 }
+
+#[test]
+fn functions_whose_return_values_are_kept_are_named_and_streamed() {
+    let plan = record("-p 1 -R parse_* --return-values /^get/ -f main");
+    let returns: Vec<String> = plan.returns.iter().map(ToString::to_string).collect();
+    assert_eq!(returns, ["parse_*", "/^get/"]);
+    assert_eq!(plan.choice.awaited, plan.returns);
+    assert_eq!(plan.measurement.mode, Mode::Trace);
+    assert_eq!(plan.measurement.max_overhead, words::Overhead::Off);
+    assert_eq!(plan.outputs.stream, None);
+    assert!(record("-p 1 -f main").returns.is_empty());
+    refused("record -p 1 -R 0x10", "name it");
+    refused("record -p 1 -R parse_* --mode count", "one by one");
+    refused("record -p 1 -R parse_* --mode sample", "one by one");
+    refused("record -p 1 -R parse_* --complete", "--complete");
+    refused("record -p 1 -R parse_* --exits none", "--exits none");
+}

@@ -20,7 +20,7 @@ use super::subject::Subject;
 use super::tracer::Tracer;
 use super::triggered::Triggered;
 use super::unwatched::Unwatched;
-use super::values;
+use super::values::Values;
 use super::waits::Waits;
 use super::watermark::Watermark;
 use super::{Watcher, now_mono, start_note};
@@ -68,6 +68,7 @@ pub(super) struct Live {
     waits: Waits,
     /// Only what triggers keep is logged and summed up.
     pub(super) triggered: Option<Triggered>,
+    pub(super) values: Values,
     pub(super) costs: ProbeCosts,
     pub(super) cpu: TargetCpu,
     /// The log cannot be written any more: why.
@@ -127,6 +128,7 @@ impl Live {
             names: Names::new(),
             waits: Waits::default(),
             triggered: Triggered::of(&plan.triggers, &run)?,
+            values: Values::of(plan)?,
             costs: start.costs,
             cpu: TargetCpu::of(&subject.processes, launched.is_some()),
             log_failure: None,
@@ -294,7 +296,7 @@ impl Live {
             }
             Input::Probe(word) => self.word(word),
             Input::Events(mut events) => {
-                values::forget(&mut events);
+                self.values.forget(&mut events);
                 if let Some(governor) = self.governor.as_mut().filter(|_| feed == Feed::Probes) {
                     governor.count(&events);
                 }

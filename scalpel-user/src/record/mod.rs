@@ -5,6 +5,7 @@
 mod births;
 mod cost;
 mod counted;
+mod ends;
 mod entering;
 mod family;
 mod finish;
@@ -150,7 +151,8 @@ pub fn run(
     let probes = probes::requests(surveys, &mut functions, limits);
     // Nobody listens where nothing is measured.
     let _unheard = say_ends.send(probes::with_exits(&probes.requests) > 0);
-    let unjudged = triggered::check(plan, &subject, &probes, &functions)?;
+    let mut unjudged = triggered::check(plan, &subject, &probes, &functions)?;
+    unjudged.extend(values::check(plan, &probes, &functions)?);
     if !plan.runtimes.alone {
         announce(plan, &probes, output);
     }
@@ -354,6 +356,7 @@ fn mode_word(plan: &RecordPlan, hz: u32) -> String {
         .chain((hz > 0).then_some("sample"))
         .chain(plan.measurement.off_cpu.map(|_least| "off-cpu"))
         .chain((!plan.triggers.is_empty()).then_some("trigger"))
+        .chain((!plan.returns.is_empty()).then_some("returns"))
         .collect();
     words.join("+")
 }

@@ -2,14 +2,15 @@
 
 use std::fs::File;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use rustc_hash::FxHashSet;
 
+use super::ends::Ends;
 use super::live::Live;
 use super::probes::Probes;
 use super::subject::Subject;
 use crate::event::{FuncId, MonoTime};
-use crate::function::{ExitStrategy, FunctionInfo, FunctionTable, UnknownReason};
+use crate::function::{ExitStrategy, FunctionTable, UnknownReason};
 use crate::image::Pattern;
 use crate::input::{Input, RunInfo, Trigger};
 use crate::order::{Order, Released};
@@ -20,6 +21,14 @@ use crate::survey::runtimes;
 impl Live {
     /// Takes an input, or with triggers what they make of it.
     pub(super) fn take(&mut self, input: Input) {
+        let asked = self.values.asks(&input);
+        self.sift(input);
+        if let Some(func) = asked {
+            self.sift(Input::Returns(vec![func]));
+        }
+    }
+
+    fn sift(&mut self, input: Input) {
         match &mut self.triggered {
             None => self.keep(input),
             Some(triggered) => {
@@ -189,62 +198,16 @@ pub(super) fn check(
         return Ok(notes);
     }
     for trigger in &plan.triggers {
-        let pattern = compiled(trigger)?;
-        let meant = |info: &&FunctionInfo| pattern.matches_recorded(info);
-        let all = functions.iter().map(|(_, info)| &**info).filter(meant);
-        let unprobed = probes
-            .bounds
-            .iter()
-            .filter_map(|bound| Some((functions.get(bound.func)?, &bound.reason)))
-            .filter(|(info, _)| pattern.matches_recorded(info))
-            .map(|(info, reason)| format!("{}: {reason}", info.name));
-        let endless = probes
-            .requests
-            .iter()
-            .filter(|request| !sees_ends(request.exit))
-            .filter_map(|request| functions.get(request.func))
-            .filter(|info| pattern.matches_recorded(info))
-            .map(|info| format!("{}: {}", info.name, info.exit_reason));
-        let refused: Vec<String> = unprobed.chain(endless).collect();
-        let text = &trigger.text;
-        match (all.count(), refused.len()) {
-            (0, _) if awaits_a_language(plan, subject) => {}
-            (0, _) => bail!(
-                "--trigger {text}: no function matches; `scalpel-ebpf list functions` shows what there is, --lib chooses other \
-                 files"
-            ),
-            (_, 0) => {}
-            (all, refused_count) if all == refused_count => bail!(
-                "--trigger {text}: how long a call lasts cannot be seen of {}; --exits ret watches `ret` instructions instead, \
-                 where there are any, and `scalpel-ebpf list sites` shows what each function allows",
-                some_of(&refused)
-            ),
-            _ => notes.push(format!(
-                "--trigger {text} does not judge functions whose ends are not watched: {}",
-                some_of(&refused)
-            )),
-        }
+        let ends = Ends {
+            option: format!("--trigger {}", trigger.text),
+            pattern: compiled(trigger)?,
+            unseen: "how long a call lasts",
+            leaves_out: "does not judge",
+            may_come: awaits_a_language(plan, subject),
+        };
+        notes.extend(ends.check(probes, functions)?);
     }
     Ok(notes)
-}
-
-const fn sees_ends(exit: ExitStrategy) -> bool {
-    matches!(exit, ExitStrategy::Return | ExitStrategy::RetOffsets)
-}
-
-/// The first few, and how many more there are.
-fn some_of(refused: &[String]) -> String {
-    const SHOWN: usize = 3;
-    let mut text = refused
-        .iter()
-        .take(SHOWN)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join("; ");
-    if refused.len() > SHOWN {
-        text.push_str(&format!("; and {} more", refused.len() - SHOWN));
-    }
-    text
 }
 
 /// Whether a function of that name may still be one of a language's that a probe of ours tells of.

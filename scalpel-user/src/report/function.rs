@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::known;
 use super::measures::Measures;
 use super::per_call::{self, PerCall, Sums};
+use super::returned::{self, ReturnedRow};
 use crate::catalog::Outcome;
 use crate::event::FuncId;
 use crate::function::{ExitStrategy, FunctionInfo, UnknownReason};
@@ -57,6 +58,8 @@ pub struct FunctionRow {
     pub exit: &'static str,
     /// Why it has no name.
     pub unknown: Option<&'static str>,
+    /// What its calls returned; `null` where nobody asked.
+    pub returned: Option<ReturnedRow>,
     /// What makes its numbers uncertain.
     pub doubts: Vec<String>,
 }
@@ -79,6 +82,7 @@ pub fn rows(genome: &Genome, sums: &[Total], matching: Option<&Matching>) -> Vec
     let times = Times::of(genome, &losses);
     let row = |((id, info), total): ((FuncId, &std::sync::Arc<FunctionInfo>), &Total)| {
         let known = Known {
+            id,
             info,
             total,
             faults: faults.get(&id).copied().copied().unwrap_or_default(),
@@ -150,6 +154,7 @@ impl<'a> Times<'a> {
 
 /// All that is known of one function.
 struct Known<'a> {
+    id: FuncId,
     info: &'a FunctionInfo,
     total: &'a Total,
     faults: FunctionFaults,
@@ -188,8 +193,18 @@ impl Known<'_> {
             not_found,
             exit: info.exit.word(),
             unknown: info.unknown.as_ref().map(UnknownReason::word),
+            returned: self.returned(genome),
             doubts,
         }
+    }
+
+    fn returned(&self, genome: &Genome) -> Option<ReturnedRow> {
+        let ends = returned::Ends {
+            info: self.info,
+            metrics: &self.total.metrics,
+            faults: self.faults,
+        };
+        returned::row(&genome.tree.returns, self.id, &ends)
     }
 
     fn probed(&self) -> bool {

@@ -8,6 +8,7 @@ pub mod kept;
 pub mod known;
 pub mod measures;
 mod per_call;
+pub mod returned;
 pub mod select;
 mod shape;
 pub mod summary;
@@ -18,6 +19,7 @@ pub use kept::{KeptRow, TriggerRow};
 pub use known::{Known, Share, UnseenRow};
 pub use measures::{Interval, Measures};
 pub use per_call::PerCall;
+pub use returned::{ReturnedRow, ValueRow};
 pub use select::Sort;
 pub use shape::{BoundRow, EdgeRow, LossRow, Report, Run, ThreadRow, Unknown, UnknownCount};
 

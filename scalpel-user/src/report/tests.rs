@@ -1,7 +1,7 @@
 use super::{FunctionRow, Report, group, select};
 use crate::function::{ExitStrategy, FunctionInfo};
 use crate::genome::Genome;
-use crate::genome::tests::{example, triggered};
+use crate::genome::tests::{example, returning, triggered};
 use crate::report::Sort;
 use crate::report::function::State;
 
@@ -315,4 +315,55 @@ fn with_triggers_nothing_is_said_never_to_have_run_and_no_count_is_a_total() {
         kept.kept.iter().map(|row| row.wall_ns).collect::<Vec<_>>(),
         [48_000_000, 12_000_000]
     );
+}
+
+#[test]
+fn every_call_has_a_value_or_a_reason_why_not() {
+    let report = Report::of(&returning(), 0.001);
+    for row in &report.functions {
+        let Some(returned) = &row.returned else {
+            continue;
+        };
+        let seen: u64 = returned.values.iter().map(|value| value.calls).sum();
+        let all = seen + returned.other + returned.without;
+        assert_eq!(Some(all), row.measures.calls, "{}", row.name);
+        let number = |reason: &String| -> u64 {
+            let (number, _) = reason.split_once(' ').unwrap();
+            number.parse().unwrap()
+        };
+        let explained: u64 = returned.reasons.iter().map(number).sum();
+        assert_eq!(explained, returned.without, "{:?}", returned.reasons);
+    }
+    let walk = row(&report, "walk").returned.as_ref().unwrap();
+    let depth = "40 beyond the kernel's depth of 64 returns";
+    assert!(walk.reasons.iter().any(|reason| reason == depth));
+    let entry_only = report.functions[2].returned.as_ref().unwrap();
+    let why = "777 whose end is not watched: an exception may pass it";
+    assert_eq!(entry_only.reasons, [why]);
+    assert_eq!(row(&report, "hash").returned, None);
+}
+
+#[test]
+fn a_value_is_an_int_only_where_the_upper_half_of_the_register_may_be_one() {
+    let report = Report::of(&returning(), 0.001);
+    let walk = row(&report, "walk").returned.as_ref().unwrap();
+    let ints: Vec<_> = walk.values.iter().map(|row| row.value.int).collect();
+    assert_eq!(ints, [Some(0), Some(-1), None]);
+    let texts: Vec<_> = walk.values.iter().map(|row| &*row.value.value).collect();
+    assert_eq!(texts, ["0", "4294967295", "139716164218880"]);
+    let least = walk.least.as_ref().unwrap();
+    assert_eq!((&*least.bits, least.int), ("0xfffffffffffffff9", Some(-7)));
+}
+
+#[test]
+fn calls_of_recordings_that_did_not_ask_are_named() {
+    let mut merged = crate::genome::merge::Merged::from(returning());
+    let mut other = example();
+    other.run.uuid = "6f0e3e0c-6f4e-4a57-9d55-1f3c0d1d2a12".into();
+    merged.join(other.into()).unwrap();
+    let report = Report::of(&merged.into_genome(), 0.001);
+    let walk = row(&report, "walk").returned.as_ref().unwrap();
+    assert_eq!(walk.without, 10_850);
+    let unasked = "10800 in recordings without --return-values";
+    assert_eq!(walk.reasons[0], unasked);
 }

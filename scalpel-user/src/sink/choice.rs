@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::table::{Table, TableRow};
 use super::tree::{View, Way};
-use super::{Page, csv, head, json, kept, table, tree};
+use super::{Page, csv, head, json, kept, returned, table, tree};
 use crate::event::FuncId;
 use crate::function::FunctionInfo;
 use crate::genome::Genome;
@@ -58,6 +58,8 @@ pub struct Choice<'a> {
     pub sort: Option<Sort>,
     /// Most rows or nodes for people, 0 = all. JSON and CSV are always whole.
     pub limit: usize,
+    /// Show below a table what its functions returned.
+    pub returned: bool,
     /// Only these functions.
     pub func: Option<&'a dyn Fn(&FunctionInfo) -> bool>,
     /// Share of lost events (0 to 1) above which loss is more than accepted.
@@ -142,12 +144,14 @@ fn write_table(
     match choice.by {
         By::Function => {
             let (mut rows, by, whole) = prepared(report.functions, choice);
+            // What was asked for stands below, whatever the table has room for.
+            let asked = rows.iter().filter(|row| row.returned.is_some());
+            let all: Vec<_> = asked.cloned().collect();
             let left_out = select::limit_functions(&mut rows, choice.limit);
-            let rows = rows.iter().map(TableRow::function).collect();
             table::write(
                 &Table {
                     what: "FUNCTION",
-                    rows,
+                    rows: rows.iter().map(TableRow::function).collect(),
                     left_out,
                     columns: choice.columns,
                     sort: by,
@@ -155,7 +159,12 @@ fn write_table(
                 },
                 page,
                 out,
-            )
+            )?;
+            if choice.returned {
+                returned::write(&all, choice.limit, page, out)
+            } else {
+                returned::hint(&all, page, out)
+            }
         }
         By::Module => write_groups("MODULE", group::modules(genome), choice, page, out),
         By::Thread => write_groups("THREAD", group::threads(genome), choice, page, out),

@@ -46,7 +46,7 @@ pub fn functions(rows: &[FunctionRow], out: &mut dyn Write) -> io::Result<()> {
         ]
         .into_iter()
         .chain(MEASURES)
-        .chain(["doubts"]),
+        .chain(["returned", "doubts"]),
     )?;
     for row in rows {
         let line = row.line.map(|line| line.to_string());
@@ -69,10 +69,24 @@ pub fn functions(rows: &[FunctionRow], out: &mut dyn Write) -> io::Result<()> {
                 .iter()
                 .cloned()
                 .chain(numbers(&row.measures))
-                .chain([doubts]),
+                .chain([returned(row), doubts]),
         )?;
     }
     csv.flush()
+}
+
+/// `BITS=CALLS` for each value, then what has none of these; empty where nobody asked.
+fn returned(row: &FunctionRow) -> String {
+    let Some(returned) = &row.returned else {
+        return String::new();
+    };
+    let values = returned.values.iter().map(|row| {
+        let least = if row.exact { "" } else { ">" };
+        format!("{}{least}={}", row.value.bits, row.calls)
+    });
+    let rest = [("other", returned.other), ("none", returned.without)];
+    let rest = rest.map(|(what, calls)| format!("{what}={calls}"));
+    values.chain(rest).collect::<Vec<_>>().join("; ")
 }
 
 /// Writes modules or threads; `what` heads the first column.

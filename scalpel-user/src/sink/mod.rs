@@ -13,6 +13,7 @@ pub mod json;
 pub mod kept;
 pub mod never;
 mod numbers;
+pub mod returned;
 pub mod style;
 pub mod summary;
 pub mod table;

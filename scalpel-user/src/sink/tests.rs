@@ -6,7 +6,7 @@ use super::{By, Choice, Columns, Form, Page, Style, choice, csv, json, summary, 
 use crate::doubt::Doubt;
 use crate::event::FuncId;
 use crate::function::FunctionInfo;
-use crate::genome::tests::{example, triggered};
+use crate::genome::tests::{example, returning, triggered};
 use crate::report::summary::{Cost, Summary};
 use crate::report::{Report, Sort, group, select};
 
@@ -113,6 +113,7 @@ fn what_single_calls_took_fits_its_page_and_shows_what_it_is_sorted_by() {
         columns: Columns::PerCall,
         sort,
         limit: 40,
+        returned: false,
         func: None,
         max_loss: 0.001,
     };
@@ -279,6 +280,7 @@ fn chosen(form: Form, by: By, func: Option<&dyn Fn(&FunctionInfo) -> bool>) -> S
         columns: Columns::Usual,
         sort: None,
         limit: 40,
+        returned: false,
         func,
         max_loss: 0.001,
     };
@@ -349,6 +351,7 @@ fn kept_calls_stand_above_the_functions_and_the_end_says_how_many() {
         columns: Columns::Usual,
         sort: None,
         limit: 40,
+        returned: false,
         func: None,
         max_loss: 0.001,
     };
@@ -358,4 +361,36 @@ fn kept_calls_stand_above_the_functions_and_the_end_says_how_many() {
     let end = Summary::of(&genome, &rows, Cost::default());
     let end = text(|out| summary::write(&end, &rows.doubts, page(100), out));
     insta::assert_snapshot!(format!("{report}\n{end}"));
+}
+
+#[test]
+fn return_values_stand_below_the_functions_where_they_are_asked_for() {
+    let genome = returning();
+    let choice = |returned| Choice {
+        form: Form::Table,
+        by: By::Function,
+        columns: Columns::Usual,
+        sort: None,
+        limit: 1,
+        returned,
+        func: None,
+        max_loss: 0.001,
+    };
+    let shown = text(|out| choice::write(&genome, &choice(true), page(80), out));
+    insta::assert_snapshot!(shown);
+    let hint = text(|out| choice::write(&genome, &choice(false), page(80), out));
+    assert!(
+        hint.ends_with("return values of 2 functions: --return-values shows them\n"),
+        "{hint}"
+    );
+    let plain = text(|out| choice::write(&example(), &choice(true), page(80), out));
+    assert!(!plain.contains("returned"), "{plain}");
+}
+
+#[test]
+fn csv_has_return_values_in_one_field() {
+    let report = Report::of(&returning(), 0.001);
+    let csv = text(|out| csv::functions(&report.functions, out));
+    let fields = ",0x0=9000; 0xffffffff=1500; 0x7f1234567000=100; other=150; none=50,";
+    assert!(csv.contains(fields), "{csv}");
 }

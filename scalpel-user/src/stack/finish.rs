@@ -44,6 +44,7 @@ pub(super) fn finish(shared: Shared, threads: Vec<Thread>, resolve: &mut Resolve
         .filter_map(|(func, faults)| Some((FuncId::new(func)?, faults)))
         .collect();
     faults.sort_unstable_by_key(|(func, _)| *func);
+    let returns = shared.returns.finish(&cells, &contexts);
     let folded_calls = folded_calls(&cells, &contexts);
     Tree {
         window_ns,
@@ -52,6 +53,7 @@ pub(super) fn finish(shared: Shared, threads: Vec<Thread>, resolve: &mut Resolve
         cells,
         histograms: shared.histograms.finish(),
         cpu_histograms: shared.cpu_histograms.finish(),
+        returns,
         faults,
         folded_calls,
     }

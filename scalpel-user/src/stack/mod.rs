@@ -18,6 +18,7 @@ mod frames;
 mod histograms;
 mod language;
 mod nodes;
+mod returns;
 mod samples;
 mod settle;
 mod thread;
@@ -89,6 +90,7 @@ struct Shared {
     callers: Callers,
     histograms: Histograms,
     cpu_histograms: Histograms,
+    returns: returns::Tables,
     faults: FxHashMap<u32, FunctionFaults>,
     samples: Samples,
     sample_period_is_ns: bool,
@@ -194,6 +196,7 @@ impl Builder {
             callers: Callers::default(),
             histograms: Histograms::default(),
             cpu_histograms: Histograms::default(),
+            returns: returns::Tables::default(),
             faults: FxHashMap::default(),
             samples: Samples::default(),
             sample_period_is_ns: options.sample_period_is_ns,
@@ -219,6 +222,11 @@ impl Builder {
     /// `func` stands for addresses that no mapping covers: a sampled stack is believed up to the first of them.
     pub fn stands_for_no_code(&mut self, func: FuncId) {
         self.shared.no_code.insert(func);
+    }
+
+    /// What calls of `func` return is wanted: from now on its EXITs tell.
+    pub fn ask_returns(&mut self, func: FuncId) {
+        self.shared.returns.ask(func);
     }
 
     /// Takes note of mappings, births and names. Give it at once; ends and execs come again, in order, as

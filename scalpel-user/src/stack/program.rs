@@ -61,6 +61,8 @@ pub(super) struct Run {
     entry_only: u32,
     edges: BTreeMap<(u32, u32), u64>,
     self_ns: BTreeMap<u32, u64>,
+    /// By function and value.
+    returned: BTreeMap<(u32, i64), u64>,
     tail_calls: u64,
     thrown: u64,
 }
@@ -149,7 +151,17 @@ impl Run {
         while let Some(top) = self.open.pop_if(|top| top.sp == sp) {
             if self.times(top.func) {
                 self.write(Kind::Exit, top.func, sp, 0, 0);
+                self.give(top.func);
             }
+        }
+    }
+
+    /// What the call whose EXIT was just written returned.
+    fn give(&mut self, func: u32) {
+        let value = (self.time % 3).cast_signed() - 1;
+        *self.returned.entry((func, value)).or_default() += 1;
+        if let Some(exit) = self.events.last_mut() {
+            exit.value = value.cast_unsigned();
         }
     }
 
@@ -209,6 +221,7 @@ fn builder() -> Builder {
     });
     for func in 1..=FUNCTIONS {
         builder.function(FuncId::new(func).unwrap(), &function(func));
+        builder.ask_returns(FuncId::new(func).unwrap());
     }
     builder.control(&mapped());
     builder
@@ -237,6 +250,28 @@ fn edges(tree: &Tree) -> BTreeMap<(u32, u32), u64> {
         }
     }
     edges
+}
+
+fn returned(tree: &Tree) -> BTreeMap<(u32, i64), u64> {
+    let values = |(func, returns): &(FuncId, tree::Returns)| {
+        let func = func.get();
+        let values = returns.values.clone().into_iter();
+        values.map(move |(value, returned)| ((func, value), returned.calls))
+    };
+    tree.returns.iter().flat_map(values).collect()
+}
+
+/// Of no function more values than calls.
+fn assert_bounded(tree: &Tree) {
+    let mut calls: BTreeMap<u32, u64> = BTreeMap::new();
+    for (context, metrics) in sums(tree) {
+        *calls.entry(func_of(tree, context)).or_default() += metrics.calls;
+    }
+    for (func, returns) in &tree.returns {
+        let calls = calls.get(&func.get()).copied().unwrap_or(0);
+        assert_eq!(returns.calls, calls, "{func:?}");
+        assert_eq!(returns.seen() + returns.without(), calls, "{func:?}");
+    }
 }
 
 fn added<K: Ord + Copy>(runs: &[Run], of: impl Fn(&Run) -> &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
@@ -274,6 +309,8 @@ proptest! {
         }
         prop_assert_eq!(self_ns, added(&runs, |run| &run.self_ns));
         prop_assert_eq!(edges(&tree), added(&runs, |run| &run.edges));
+        prop_assert_eq!(returned(&tree), added(&runs, |run| &run.returned));
+        assert_bounded(&tree);
         prop_assert_eq!(tree.faults, []);
     }
 
@@ -291,6 +328,8 @@ proptest! {
             sum
         });
         prop_assert_eq!(edges(&tree), added(&runs, |run| &run.edges));
+        prop_assert_eq!(returned(&tree), added(&runs, |run| &run.returned));
+        assert_bounded(&tree);
         prop_assert_eq!(sum.tail_calls, runs.iter().map(|run| run.tail_calls).sum::<u64>());
         prop_assert_eq!(sum.unwound, runs.iter().map(|run| run.thrown).sum::<u64>());
         prop_assert_eq!(tree.faults, []);
@@ -320,6 +359,7 @@ proptest! {
         let tree = finish(builder);
         let calls: u64 = sums(&tree).values().map(|metrics| metrics.calls).sum();
         prop_assert_eq!(calls, seen);
+        assert_bounded(&tree);
         // A thread all of whose events were lost before its first gap could be reported is unknown to the tree.
         let reported = tree.threads.first().map_or(0, |thread| thread.lost);
         prop_assert!(calls <= truth && calls + reported + gap >= truth);

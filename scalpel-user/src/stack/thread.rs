@@ -318,6 +318,9 @@ impl Thread {
         let Some(frame) = self.frames.pop() else {
             return;
         };
+        if how == Close::Returned {
+            note_value(&frame, event, shared);
+        }
         if how == Close::Returned && frame.timed && self.cpu != CPU_NOT_MEASURED {
             self.nodes.hot(frame.node).returned += 1;
             self.record_duration(&frame, shared);
@@ -335,6 +338,7 @@ impl Thread {
     pub(super) fn find_exit(&mut self, event: &Event, shared: &mut Shared) -> bool {
         if let Some(at) = self.closed_by_tail.iter().position(|frame| frame.is(event)) {
             let frame = self.closed_by_tail.remove(at);
+            note_value(&frame, event, shared);
             self.nodes.rare(frame.node).probe_events += 1;
             return false;
         }
@@ -514,6 +518,13 @@ impl Thread {
         self.flush(shared);
         (self.gap, self.cpu, self.on_cpu) = (0, CPU_NOT_MEASURED, false);
         self.closed_by_tail.clear();
+    }
+}
+
+/// What a call returned, if it is one that counts and somebody asked.
+fn note_value(frame: &Frame, event: &Event, shared: &mut Shared) {
+    if !shared.returns.is_empty() && event.kind == EXIT && frame.is_native() && !frame.earlier {
+        shared.returns.note(frame.func, event.value);
     }
 }
 

@@ -94,8 +94,11 @@ impl Names {
         let cpu = cpu.map(|(func, h)| of(&("cpu", self.func(*func), &h.buckets)));
         let faults = tree.faults.iter();
         let faults = faults.map(|(func, faults)| of(&(self.func(*func), faults)));
+        let returns = tree.returns.iter();
+        let returns = returns.map(|(func, returns)| of(&(self.func(*func), returns)));
         cells
             .chain(threads)
+            .chain(returns)
             .chain(histograms)
             .chain(cpu)
             .chain(faults)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Merged, Renumber, add_faults, add_histograms};
+use super::{Merged, Renumber, add_faults, add_histograms, add_returns};
 use crate::catalog::Matches;
 use crate::event::{FuncId, MonoTime, Pid};
 use crate::function::FunctionTable;
@@ -210,6 +210,7 @@ fn tree(runs: &[&Genome]) -> Tree {
         folded_calls: runs.iter().map(|run| run.tree.folded_calls).sum(),
         histograms: add_histograms(runs.iter().flat_map(|run| run.tree.histograms.clone())),
         cpu_histograms: add_histograms(runs.iter().flat_map(|run| run.tree.cpu_histograms.clone())),
+        returns: add_returns(runs.iter().flat_map(|run| run.tree.returns.clone())),
         faults: add_faults(runs.iter().flat_map(|run| run.tree.faults.iter().copied())),
         ..Tree::default()
     };

@@ -18,7 +18,7 @@ use super::assemble::merge_cells;
 use crate::catalog::{Catalog, FactsOfFiles, Matches};
 use crate::event::FuncId;
 use crate::function::{FunctionInfo, FunctionTable};
-use crate::tree::{Context, ContextId, Contexts, FunctionFaults, Histogram, Tree};
+use crate::tree::{Context, ContextId, Contexts, FunctionFaults, Histogram, Returns, Tree};
 
 /// Recordings of many runs.
 #[derive(Debug, Default)]
@@ -201,6 +201,10 @@ impl Renumber {
             .iter_mut()
             .for_each(|(func, _)| self.func(func));
         tree.cpu_histograms = add_histograms(std::mem::take(&mut tree.cpu_histograms));
+        tree.returns
+            .iter_mut()
+            .for_each(|(func, _)| self.func(func));
+        tree.returns = add_returns(std::mem::take(&mut tree.returns));
         tree.faults.iter_mut().for_each(|(func, _)| self.func(func));
         tree.faults = add_faults(std::mem::take(&mut tree.faults));
         let bounds = run.bounds.iter_mut();
@@ -230,6 +234,15 @@ fn add_histograms(
     sums.into_iter()
         .map(|(func, sum)| (func, histogram(sum)))
         .collect()
+}
+
+/// Adds up what the calls of each function returned, sorted by function.
+fn add_returns(returns: impl IntoIterator<Item = (FuncId, Returns)>) -> Vec<(FuncId, Returns)> {
+    let mut sums: BTreeMap<FuncId, Returns> = BTreeMap::new();
+    for (func, returns) in returns {
+        sums.entry(func).or_default().add(&returns);
+    }
+    sums.into_iter().collect()
 }
 
 /// Adds up the faults of each function, sorted by function.

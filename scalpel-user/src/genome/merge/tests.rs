@@ -7,7 +7,7 @@ use crate::genome::Genome;
 use crate::genome::tests::{any_genome, example, triggered};
 use crate::genome::totals;
 use crate::input::KeptCall;
-use crate::tree::{Cell, ContextId, Metrics};
+use crate::tree::{Cell, ContextId, Metrics, Returned, Returns};
 
 /// What two merged genomes must have in common to be the same: everything, by what it is and not by its number.
 fn dump(merged: &Merged) -> String {
@@ -45,6 +45,9 @@ fn dump(merged: &Merged) -> String {
         }
         for (func, histogram) in &run.tree.histograms {
             add(format!("histogram {} {histogram:?}", function(*func)));
+        }
+        for (func, returns) in &run.tree.returns {
+            add(format!("returns {} {returns:?}", function(*func)));
         }
         for (func, faults) in &run.tree.faults {
             add(format!("faults {} {faults:?}", function(*func)));
@@ -182,6 +185,10 @@ fn turn_functions(genome: &mut Genome, turn: usize) {
     tree.histograms
         .iter_mut()
         .for_each(|(func, _)| *func = place(*func));
+    tree.returns
+        .iter_mut()
+        .for_each(|(func, _)| *func = place(*func));
+    tree.returns.sort_by_key(|&(func, _)| func);
     tree.faults
         .iter_mut()
         .for_each(|(func, _)| *func = place(*func));
@@ -245,16 +252,72 @@ proptest! {
     ) {
         let mut merged = Merged::default();
         let mut expect = Metrics::default();
+        let seen = |genome: &Genome| -> u64 {
+            genome.tree.returns.iter().map(|(_, returns)| returns.seen()).sum()
+        };
+        let mut returned = 0;
         for (number, (genome, turn)) in (0..).zip(trees) {
             expect.add(&sums(&genome.tree.cells));
+            returned += seen(&genome);
             merged.join(another_run(genome, number, turn).into()).unwrap();
         }
         let genome = merged.into_genome();
         prop_assert_eq!(sums(&genome.tree.cells), expect);
+        prop_assert_eq!(seen(&genome), returned);
         let own = totals::per_context(&genome.tree, |_| true);
         let functions = totals::functions(&genome.tree, &own, &genome.functions);
         let calls: u64 = functions.iter().map(|total| total.metrics.calls).sum();
         prop_assert_eq!(calls, expect.calls);
+    }
+}
+
+/// What calls returned, each as one of a handful of values, `most` of which a recording keeps.
+fn returns(returned: &[u8], most: usize) -> Returns {
+    let mut values = std::collections::BTreeMap::new();
+    for value in returned {
+        *values.entry(i64::from(*value) - 3).or_insert(0) += 1;
+    }
+    let rest = values.split_off(&(most as i64 - 3));
+    let kept = values.into_iter().map(|(value, calls)| {
+        let exact = true;
+        (value, Returned { calls, exact })
+    });
+    Returns {
+        calls: returned.len() as u64 + 1,
+        values: kept.collect(),
+        other: rest.values().sum(),
+        range: returned
+            .iter()
+            .min()
+            .zip(returned.iter().max())
+            .map(|(least, most)| (i64::from(*least) - 3, i64::from(*most) - 3)),
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_was_returned_adds_up_in_any_order_and_an_exact_count_is_exact(
+        runs in prop::collection::vec((prop::collection::vec(0u8..8, 0..12), 0usize..8), 3),
+    ) {
+        let parts: Vec<Returns> = runs.iter().map(|(all, most)| returns(all, *most)).collect();
+        let sum = |order: &[&Returns]| {
+            let mut sum = Returns::default();
+            order.iter().for_each(|part| sum.add(part));
+            sum
+        };
+        let [a, b, c] = parts.as_slice() else { unreachable!() };
+        let all = sum(&[a, b, c]);
+        prop_assert_eq!(&sum(&[c, a, b]), &all);
+        prop_assert_eq!(&sum(&[a, &sum(&[c, b])]), &all);
+        let truth: Vec<i64> = runs.iter().flat_map(|(all, _)| all).map(|value| i64::from(*value) - 3).collect();
+        prop_assert_eq!(all.seen(), truth.len() as u64);
+        prop_assert_eq!(all.without(), 3);
+        for (value, returned) in &all.values {
+            let calls = truth.iter().filter(|one| *one == value).count() as u64;
+            prop_assert!(returned.calls <= calls && (!returned.exact || returned.calls == calls));
+        }
+        let range = truth.iter().min().copied().zip(truth.iter().max().copied());
+        prop_assert_eq!(all.range, range);
     }
 }
 

@@ -12,6 +12,7 @@ mod kept;
 mod nodes;
 pub mod query;
 mod read;
+mod returns;
 mod rows;
 mod schema;
 mod write;

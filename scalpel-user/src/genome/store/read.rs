@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
 use super::budget::Budget;
 use super::header::Head;
 use super::rows::{self, func, maybe_func, maybe_unsigned, unsigned};
-use super::{GenomeError, exists, header, kept, schema};
+use super::{GenomeError, exists, header, kept, returns, schema};
 use crate::catalog::{Catalog, FactsOfFiles, Kept, Matches};
 use crate::event::{FuncId, MonoTime, Pid, Tid};
 use crate::function::FunctionTable;
@@ -143,6 +143,9 @@ impl Tables<'_> {
         if self.version >= schema::TRIGGERS_SINCE {
             self.kept_calls(functions.len())?;
         }
+        if self.version >= schema::RETURNS_SINCE {
+            returns::read(self, functions.len())?;
+        }
         let catalog = self.catalog()?;
         let matches = self.matches(functions.len(), &catalog)?;
         let runs = std::mem::take(&mut self.runs).into_iter();
@@ -227,7 +230,7 @@ impl Tables<'_> {
     }
 
     /// As [`Tables::rows`], of a table whose first column is the number of a run.
-    fn rows_of_runs(
+    pub(super) fn rows_of_runs(
         &mut self,
         table: &str,
         mut each: impl FnMut(&mut Genome, &Row<'_>) -> Checked<()>,

@@ -1,4 +1,4 @@
-//! The tables of a genome file, version 9. A change of any text here is a new version and a new section in FORMAT.md.
+//! The tables of a genome file, version 10. A change of any text here is a new version and a new section in FORMAT.md.
 //!
 //! Integers of SQLite are signed: file offsets keep their 64 bits (negative = that plus 2^64), counters stay below
 //! 2^63. What is not known is NULL.
@@ -10,7 +10,7 @@ use crate::tree::{EdgeSource, FunctionFaults, Metrics};
 pub(super) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"SCPG");
 
 /// `PRAGMA user_version`.
-pub(super) const VERSION: u32 = 9;
+pub(super) const VERSION: u32 = 10;
 
 /// The oldest version that is still read: it has no tables of what exists.
 pub(super) const OLDEST: u32 = 2;
@@ -104,6 +104,16 @@ pub(super) const TABLES: &[(&str, &str)] = &[
          cpu_ns INTEGER, waits INTEGER NOT NULL, waited_ns INTEGER NOT NULL, lost INTEGER NOT NULL, left_out INTEGER NOT NULL, \
          items INTEGER NOT NULL) STRICT",
     ),
+    (
+        RETURNED,
+        "CREATE TABLE returned(run INTEGER NOT NULL, func INTEGER NOT NULL, calls INTEGER NOT NULL, other INTEGER NOT NULL, \
+         least INTEGER, greatest INTEGER, PRIMARY KEY(run, func)) STRICT, WITHOUT ROWID",
+    ),
+    (
+        RETURN_VALUES,
+        "CREATE TABLE return_values(run INTEGER NOT NULL, func INTEGER NOT NULL, value INTEGER NOT NULL, \
+         calls INTEGER NOT NULL, exact INTEGER NOT NULL, PRIMARY KEY(run, func, value)) STRICT, WITHOUT ROWID",
+    ),
 ];
 
 /// Table of inclusive CPU times, where calls were counted.
@@ -118,6 +128,13 @@ pub(super) const KEPT_CALLS: &str = "kept_calls";
 
 /// The first version with those tables.
 pub(super) const TRIGGERS_SINCE: u32 = 9;
+
+/// Tables of what functions returned.
+pub(super) const RETURNED: &str = "returned";
+pub(super) const RETURN_VALUES: &str = "return_values";
+
+/// The first version with those tables.
+pub(super) const RETURNS_SINCE: u32 = 10;
 
 /// The first version with tables of what exists.
 pub(super) const EXISTS_SINCE: u32 = 3;
@@ -187,6 +204,7 @@ pub(super) fn tables(version: u32) -> impl Iterator<Item = (&'static str, &'stat
     let there = move |table: &&(&str, &str)| match table.0 {
         CPU_HISTOGRAMS => version >= CPU_HISTOGRAMS_SINCE,
         TRIGGERS | KEPT_CALLS => version >= TRIGGERS_SINCE,
+        RETURNED | RETURN_VALUES => version >= RETURNS_SINCE,
         _ => true,
     };
     let all = TABLES.iter().filter(there).chain(exists).chain(matches);

@@ -7,7 +7,7 @@ use tempfile::{TempDir, tempdir};
 
 use super::{GenomeError, aside::Aside, write};
 use crate::genome::Genome;
-use crate::genome::tests::{any_genome, canonical, example, triggered};
+use crate::genome::tests::{any_genome, canonical, example, returning, triggered};
 
 fn written() -> (TempDir, std::path::PathBuf) {
     let folder = tempdir().unwrap();
@@ -50,6 +50,54 @@ fn so_does_one_of_kept_calls() {
     let read = Genome::read(&path).unwrap();
     assert_eq!(canonical(&read), canonical(&triggered()));
     assert_eq!((read.triggers.len(), read.kept.len()), (1, 2));
+}
+
+#[test]
+fn so_does_one_of_return_values() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("x.genome");
+    returning().write(&path).unwrap();
+    let read = Genome::read(&path).unwrap();
+    assert_eq!(canonical(&read), canonical(&returning()));
+    assert_eq!(read.tree.returns.len(), 2);
+}
+
+#[test]
+fn a_file_of_version_9_is_read_as_having_no_return_values() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("old.genome");
+    returning().write(&path).unwrap();
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute_batch("DROP TABLE returned; DROP TABLE return_values; PRAGMA user_version = 9;")
+        .unwrap();
+    drop(db);
+    let mut without = returning();
+    without.tree.returns.clear();
+    let read = Genome::read(&path).unwrap();
+    assert_eq!(canonical(&read), canonical(&without));
+}
+
+#[test]
+fn return_values_that_contradict_each_other_are_refused() {
+    for (sql, expect) in [
+        ("DELETE FROM returned WHERE func = 2", "nobody asked"),
+        ("UPDATE return_values SET func = 999", "function 999"),
+        (
+            "UPDATE returned SET least = NULL WHERE func = 2",
+            "half a range",
+        ),
+        ("UPDATE returned SET calls = -1", "negative"),
+        ("DROP TABLE return_values", "no table return_values"),
+    ] {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("x.genome");
+        returning().write(&path).unwrap();
+        let db = rusqlite::Connection::open(&path).unwrap();
+        db.execute_batch(sql).unwrap();
+        drop(db);
+        let error = Genome::read(&path).unwrap_err();
+        assert!(error.to_string().contains(expect), "{sql}: {error}");
+    }
 }
 
 proptest! {
@@ -139,8 +187,8 @@ fn what_is_no_genome_is_said_to_be_none() {
 fn a_newer_schema_asks_for_a_newer_scalpel() {
     let (_folder, path) = written();
     let mut bytes = fs::read(path).unwrap();
-    bytes[63] = 10;
-    check_refused(&bytes, "schema 10");
+    bytes[63] = 11;
+    check_refused(&bytes, "schema 11");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Statement, params, params_from_iter};
 
-use super::{bulk, exists, kept, nodes, schema};
+use super::{bulk, exists, kept, nodes, returns, schema};
 use crate::catalog::{Catalog, FactsOfFiles, Kept, Matches};
 use crate::event::FuncId;
 use crate::function::{FunctionInfo, FunctionTable, UnknownReason};
@@ -170,6 +170,7 @@ fn write_rows(genome: &Rows<'_>, db: &Connection) -> Sqlite<()> {
     for (number, run) in genome.runs() {
         write_doubts(number, run, db)?;
         kept::write(number, run, db)?;
+        returns::write(number, &run.tree, db)?;
     }
     write_sums(genome, db)
 }
