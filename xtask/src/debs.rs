@@ -15,6 +15,8 @@ pub(crate) const PROJECTS: &[&str] = &[
     "redis-tools",
     "sqlite3",
     "libsqlite3-0",
+    "nginx",
+    "cppcheck",
 ];
 
 /// Where the packages of the real projects lie.

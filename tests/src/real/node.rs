@@ -97,6 +97,11 @@ pub struct Client {
 }
 
 impl Client {
+    /// Who asks at this port of the loopback address.
+    pub const fn of(port: u16) -> Self {
+        Self { port }
+    }
+
     /// The answers to `count` requests, one connection each.
     pub fn ask(&self, count: usize) -> anyhow::Result<Vec<String>> {
         (0..count)
@@ -104,7 +109,8 @@ impl Client {
             .collect()
     }
 
-    fn get(&self, path: &str) -> anyhow::Result<String> {
+    /// The body of one answer.
+    pub fn get(&self, path: &str) -> anyhow::Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(SLICE))?;
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;

@@ -8,7 +8,7 @@ use scalpel_tests::real::programs::Programs;
 use scalpel_tests::scalpel::Record;
 
 use super::results::Section;
-use super::usage::memory_mib;
+use super::usage::{family, memory_mib};
 use crate::cmd;
 
 const EVERY: Duration = Duration::from_secs(30);
@@ -28,10 +28,12 @@ pub(super) fn run(minutes: u64) -> Result<Section> {
     server.run("pgbench", &["-i", "-q", "-s", "2", "postgres"])?;
     let load = ["-n", "-c", "4", "-R", "400", "-T", "1000000", "postgres"];
     let mut client = server.start_client("pgbench", &load)?;
-    server.backends_of_pgbench(1)?;
+    server.backends_of_pgbench(4)?;
+    // Who is there already is named, `-s` takes who comes.
+    let all: Vec<String> = family(server.pid())?.iter().map(u32::to_string).collect();
     let mut recording = Record::into(server.folder())
-        .args(["--mode", "auto", "-s"])
-        .attach(server.pid())?;
+        .args(["--mode", "auto", "-s", "-p", &all.join(",")])
+        .begin()?;
     let collector = recording.running().pid();
     let begun = Instant::now();
     let mut moments = Vec::new();

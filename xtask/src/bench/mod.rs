@@ -74,8 +74,10 @@ enum Part {
     Lanes,
     /// Genomes of very many nodes, a page of a million calls, a million lines of code.
     Genome,
-    /// Real programs at work.
-    Real,
+    /// Real servers under load, in each mode.
+    Servers,
+    /// Real programs from their first instruction to their last, in each mode.
+    Commands,
     /// Sampling of PostgreSQL under pgbench beside perf.
     Sampling,
     /// What watching waits costs.
@@ -178,7 +180,8 @@ fn measure(part: Part, options: &Options) -> Result<Vec<Section>> {
         Part::Ingest => ingest::run(rounds(5)),
         Part::Lanes => return lanes::run(rounds(5)),
         Part::Genome => return genome::run(rounds(3), options.yes),
-        Part::Real => real::run(rounds(3)),
+        Part::Servers => Ok(real::servers(rounds(3))),
+        Part::Commands => real::commands(rounds(3), options.yes),
         Part::Sampling => sampling::run(rounds(3)),
         Part::Waits => waits::run(rounds(3)),
         Part::Symbols => symbols::run(rounds(5)),

@@ -7,8 +7,9 @@ use super::interpreters::{self, Interpreter};
 use crate::cmd;
 
 /// Programs, peers, and what the tests of requests need.
-const PACKAGES: [&str; 12] = [
+const PACKAGES: [&str; 13] = [
     "httpie==3.2.4",
+    "django==5.2.19",
     "flask==3.1.2",
     "gunicorn",
     "gevent",
@@ -46,7 +47,8 @@ pub(crate) fn ensure() -> Result<Option<Environment>> {
     let folder = cmd::target().join("real").join(interpreter.tag());
     let python = folder.join("bin/python");
     let done = folder.join("done");
-    if !done.exists() {
+    let wanted = PACKAGES.join("\n");
+    if !std::fs::read_to_string(&done).is_ok_and(|had| had == wanted) {
         cmd::run(
             cmd::command(&interpreter.program)
                 .args(["-m", "venv"])
@@ -56,7 +58,7 @@ pub(crate) fn ensure() -> Result<Option<Environment>> {
     }
     let requests = tree(&python, &folder, "requests")?;
     let click = tree(&python, &folder, "click")?;
-    std::fs::write(&done, "")?;
+    std::fs::write(&done, wanted)?;
     Ok(Some(Environment {
         interpreter,
         python: absolute(python)?,

