@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use rustix::process::Signal;
-use scalpel_tests::catalog::{RETURNS, THROWS};
+use scalpel_tests::catalog::{GOROUTINES, RETURNS, THROWS};
+use scalpel_tests::fixture::Fixture;
 use scalpel_tests::scalpel::{self, Record};
 use scalpel_tests::suite::{Outcome, Suite};
 use scalpel_tests::target::Target;
@@ -265,22 +266,40 @@ fn slow_calls_alone_keep_their_values() -> Outcome {
 }
 
 fn what_cannot_be_seen_to_return_is_refused_by_name() -> Outcome {
-    let copy = THROWS.copy()?;
-    let refused = |options: &[&str], parts: &[&str]| -> Outcome {
+    let refused = |program: &Fixture, options: &[&str], parts: &[&str]| -> anyhow::Result<String> {
+        let copy = program.copy()?;
         let refused = Record::into(copy.directory())
             .args(options.iter().copied())
             .command(copy.path(), &[])?;
-        let told = &refused.ended.stderr;
+        let told = refused.ended.stderr.clone();
         ensure!(refused.ended.code() != 0, "{told}");
         for part in parts {
             ensure!(told.contains(part), "no {part}: {told}");
         }
-        Ok(())
+        Ok(told)
     };
+    let ret = "--exits ret watches";
     refused(
+        &THROWS,
         &["-R", "thrower*"],
-        &["thrower", "--exits ret", "list sites"],
+        &["thrower", ret, "list sites"],
     )?;
-    refused(&["-R", "no_such_function"], &["no function matches"])?;
-    refused(&["-R", "thrower*", "--mode", "count"], &["one by one"])
+    refused(
+        &THROWS,
+        &["-R", "no_such_function"],
+        &["no function matches"],
+    )?;
+    refused(
+        &THROWS,
+        &["-R", "thrower*", "--mode", "count"],
+        &["one by one"],
+    )?;
+    let go = ["-R", "main.*", "--exits", "ret"];
+    let told = refused(
+        &GOROUTINES,
+        &go,
+        &["main.leaf: Go moves stacks", "list sites"],
+    )?;
+    ensure!(!told.contains(ret), "that was tried: {told}");
+    Ok(())
 }

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use super::probes::Probes;
 use crate::function::{ExitStrategy, FunctionInfo, FunctionTable};
 use crate::image::Pattern;
+use crate::plan::Exits;
 
 /// Such an option.
 pub(super) struct Ends {
@@ -15,6 +16,8 @@ pub(super) struct Ends {
     pub(super) unseen: &'static str,
     /// What the option does not do for such a function.
     pub(super) leaves_out: &'static str,
+    /// How ends are watched.
+    pub(super) exits: Exits,
     /// A function of that name may still come.
     pub(super) may_come: bool,
 }
@@ -50,10 +53,10 @@ impl Ends {
             ),
             (_, 0) => Ok(None),
             (all, refused_count) if all == refused_count => bail!(
-                "{option}: {} cannot be seen of {}; --exits ret watches `ret` instructions instead, where there are any, and \
-                 `scalpel-ebpf list sites` shows what each function allows",
+                "{option}: {} cannot be seen of {}; {}`scalpel-ebpf list sites` shows what each function allows",
                 self.unseen,
-                some_of(&refused)
+                some_of(&refused),
+                another_way(self.exits)
             ),
             _ => Ok(Some(format!(
                 "{option} {} functions whose ends are not watched: {}",
@@ -64,7 +67,17 @@ impl Ends {
     }
 }
 
-pub(super) const fn sees_ends(exit: ExitStrategy) -> bool {
+/// What somebody who has tried it already is not told to try.
+const fn another_way(exits: Exits) -> &'static str {
+    match exits {
+        Exits::Ret => "",
+        Exits::Default | Exits::None => {
+            "--exits ret watches `ret` instructions instead, where there are any, and "
+        }
+    }
+}
+
+const fn sees_ends(exit: ExitStrategy) -> bool {
     matches!(exit, ExitStrategy::Return | ExitStrategy::RetOffsets)
 }
 

@@ -203,6 +203,7 @@ pub(super) fn check(
             pattern: compiled(trigger)?,
             unseen: "how long a call lasts",
             leaves_out: "does not judge",
+            exits: plan.measurement.exits,
             may_come: awaits_a_language(plan, subject),
         };
         notes.extend(ends.check(probes, functions)?);

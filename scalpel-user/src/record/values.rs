@@ -78,6 +78,7 @@ pub(super) fn check(
             pattern: pattern?,
             unseen: "what a call returns",
             leaves_out: "keeps nothing of",
+            exits: plan.measurement.exits,
             may_come: false,
         };
         notes.extend(ends.check(probes, functions)?);

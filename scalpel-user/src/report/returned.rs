@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::event::FuncId;
-use crate::function::{FunctionInfo, Language};
+use crate::function::FunctionInfo;
 use crate::tree::{FunctionFaults, Metrics, Returns};
 
 /// What the calls of a function returned. `calls` of all values + `other` + `without` = the calls of the function.
@@ -93,7 +93,7 @@ pub(super) fn row(
     // Stable: of equally frequent ones the least comes first.
     values.sort_by_key(|row| std::cmp::Reverse(row.calls));
     Some(ReturnedRow {
-        register: register(ends.info.language),
+        register: REGISTER,
         values,
         other: returns.other,
         without,
@@ -103,12 +103,8 @@ pub(super) fn row(
     })
 }
 
-const fn register(language: Language) -> &'static str {
-    match language {
-        Language::Go => "RAX, the first result if that is an integer or a pointer",
-        _ => "RAX, if the function returns anything there",
-    }
-}
+/// Whether it returns anything, and how much of the register that is, nobody knows here.
+const REGISTER: &str = "RAX, if the function returns anything there";
 
 fn reasons(unasked: u64, without: u64, ends: &Ends<'_>) -> Vec<String> {
     let mut left = without;
