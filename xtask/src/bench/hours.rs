@@ -8,7 +8,7 @@ use scalpel_tests::real::programs::Programs;
 use scalpel_tests::scalpel::Record;
 
 use super::results::Section;
-use super::usage::{family, memory_mib};
+use super::usage::{lasting_family, memory_mib};
 use crate::cmd;
 
 const EVERY: Duration = Duration::from_secs(30);
@@ -30,9 +30,9 @@ pub(super) fn run(minutes: u64) -> Result<Section> {
     let mut client = server.start_client("pgbench", &load)?;
     server.backends_of_pgbench(4)?;
     // Who is there already is named, `-s` takes who comes.
-    let all: Vec<String> = family(server.pid())?.iter().map(u32::to_string).collect();
+    let all = lasting_family(server.pid())?;
     let mut recording = Record::into(server.folder())
-        .args(["--mode", "auto", "-s", "-p", &all.join(",")])
+        .args(["--mode", "auto", "-s", "-p", &all])
         .begin()?;
     let collector = recording.running().pid();
     let begun = Instant::now();
@@ -74,7 +74,8 @@ fn section(moments: &[Moment], written: f64) -> Result<Section> {
         about: format!(
             "PostgreSQL with all its processes under 400 transactions a second of `pgbench` with four clients, recorded with \
 `--mode auto` for {:.0} minutes, looked at each {} s. Growth is the slope of a line through the last two thirds (least squares); a day is the last \
-value and that slope. Other work on the machine makes no difference to growth.",
+value and that slope. Other work on the machine makes no difference to growth. *Stream* is the file while it is recorded: it \
+takes up what is sampled and counted as it comes, so it grows with the work and has no bound; from it the finished file is made.",
             last.at / 60.0,
             EVERY.as_secs(),
         ),

@@ -1,6 +1,7 @@
 //! What processes use, as the kernel accounts it: CPU time and memory.
 use std::collections::HashMap;
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -44,6 +45,16 @@ pub(super) fn family(pid: u32) -> Result<Vec<u32>> {
         true
     };
     Ok(parents.keys().copied().filter(|of| descends(*of)).collect())
+}
+
+/// The same, without those that come and go: as a list for `--pid`.
+pub(super) fn lasting_family(pid: u32) -> Result<String> {
+    let before = family(pid)?;
+    std::thread::sleep(Duration::from_millis(500));
+    let mut pids = family(pid)?;
+    pids.retain(|pid| before.contains(pid));
+    let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+    Ok(pids.join(","))
 }
 
 /// A line of `/proc/PID/status` in KiB, as MiB: `VmRSS`, `VmHWM`.

@@ -66,8 +66,9 @@ const SERVERS: &str = "us of wall time an operation, after 5 s of the same work 
 drops what is called too often); each answer is checked, those of PostgreSQL by the sums of its books.";
 
 const COMMANDS: &str = "ms from a program's exec to its end, as the kernel tells it; the output has to be the same with a \
-recording as without. What the recording does before and behind it is not in it. A run that is short is one that begins: functions \
-that are called too often are dropped within its first moments.";
+recording as without. What the recording does before and behind it is not in it. In *count* and *auto* all \
+functions are probed at the exec, and those that are called too often are dropped one group after the other in a program's first \
+second: until then a native program is slowed many times, and `--max-overhead` is not held over a run that is as short as these.";
 
 const NOISE: &str = "The second plain run of each round shows how far the same thing measures apart from itself. Below, what \
 the recordings of the last round knew. *Stripped* are functions of files whose symbols were taken out, as Debian does.";

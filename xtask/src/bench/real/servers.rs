@@ -7,7 +7,7 @@ use scalpel_tests::child;
 use scalpel_tests::real::programs::Programs;
 use scalpel_tests::real::{nginx, node, postgres, redis};
 
-use super::super::usage::{family, memory_mib};
+use super::super::usage::{lasting_family, memory_mib};
 use super::known::Known;
 use super::{Bench, Measured, Way, record};
 use crate::{apt, cmd};
@@ -35,17 +35,16 @@ pub(super) fn run(programs: &Programs, bench: &mut Bench) {
 /// One server: the mean of `turns` of its work, behind [`SETTLING`] of them. A turn gives us an operation.
 fn served(
     way: &Way,
-    (pids, folder, more): (&[u32], &Path, &[&str]),
+    (pids, folder, more): (&str, &Path, &[&str]),
     turns: u32,
     mut turn: impl FnMut() -> Result<f64>,
 ) -> Measured {
     let recording = way
         .options
         .map(|options| {
-            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
             record(folder, options)
                 .args(more.iter().copied())
-                .args(["-p", &pids.join(",")])
+                .args(["-p", pids])
                 .begin()
         })
         .transpose()?;
@@ -77,9 +76,9 @@ fn postgres(programs: &Programs, bench: &mut Bench) -> Result<()> {
         let mut client = server.start_client("pgbench", &client)?;
         server.backends_of_pgbench(32)?;
         // Who is there already is named, `-s` takes who comes.
-        let all = family(server.pid())?;
-        let watched = (&all[..], server.folder(), &["-s"][..]);
-        let measured = served(way, watched, 4, || {
+        let all = lasting_family(server.pid())?;
+        let watched = (&*all, server.folder(), &["-s"][..]);
+        let measured = served(way, watched, 8, || {
             // progress: 6.0 s, 9441.0 tps, lat 0.106 ms stddev 0.020, ...
             let line = client.stderr_line(|line| line.starts_with("progress"))?;
             let rate = line.split(", ").find_map(|part| part.strip_suffix(" tps"));
@@ -98,8 +97,9 @@ fn redis(programs: &Programs, bench: &mut Bench) -> Result<()> {
     const REQUESTS: u64 = 50_000;
     let server = redis::Server::start(programs)?;
     let mut asker = server.asker()?;
+    let pid = server.pid().to_string();
     bench.each("Redis, one command", |way| {
-        served(way, (&[server.pid()], server.folder(), &[]), 1, || {
+        served(way, (&pid, server.folder(), &[]), 1, || {
             let took = timed(|| server.work(REQUESTS))?;
             for _ in 0..100 {
                 asker.turn()?;
@@ -115,8 +115,9 @@ fn nginx(programs: &Programs, bench: &mut Bench) -> Result<()> {
     ensure!(apt::exists("wrk"), "wrk is not installed");
     let server = nginx::Server::start(programs)?;
     let address = server.address();
+    let pid = server.pid().to_string();
     bench.each("nginx, one request", |way| {
-        served(way, (&[server.pid()], server.folder(), &[]), 1, || {
+        served(way, (&pid, server.folder(), &[]), 1, || {
             let mut wrk = cmd::command("wrk");
             wrk.args(["-t", "1", "-c", "8", "-d", "3s", &address]);
             let said = child::run(wrk)?.expect_code(0)?.stdout;
@@ -140,8 +141,9 @@ fn node(_: &Programs, bench: &mut Bench) -> Result<()> {
     const REQUESTS: usize = 4000;
     let server = node::Server::start()?;
     let plain = server.ask(REQUESTS)?;
+    let pid = server.pid().to_string();
     bench.each("Node.js, one HTTP request", |way| {
-        served(way, (&[server.pid()], server.folder(), &[]), 1, || {
+        served(way, (&pid, server.folder(), &[]), 1, || {
             let mut answers = Vec::new();
             let took = timed(|| {
                 answers = server.ask(REQUESTS)?;
