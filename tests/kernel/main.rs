@@ -9,6 +9,7 @@ mod company;
 mod count;
 mod dump;
 mod exits;
+mod host;
 mod killed;
 mod lifecycle;
 mod loss;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     trigger::add(&mut suite);
     values::add(&mut suite);
     cgroup::add(&mut suite);
+    host::add(&mut suite);
     process::add(&mut suite);
     company::add(&mut suite);
     sites::add(&mut suite);

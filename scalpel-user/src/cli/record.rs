@@ -10,8 +10,9 @@ use crate::plan::words::{ByteSize, Seconds};
 /// `record`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    group = ArgGroup::new("target").required(true).args(["pid", "comm", "command", "cgroup"]),
-    override_usage = "scalpel-ebpf record [OPTIONS] (--pid PID | --comm NAME | --cgroup PATH | -- CMD [ARGS]...)",
+    group = ArgGroup::new("target").args(["pid", "comm", "command", "cgroup"]),
+    group = ArgGroup::new("what").required(true).multiple(true).args(["pid", "comm", "command", "cgroup", "all"]),
+    override_usage = "scalpel-ebpf record [OPTIONS] (--pid PID | --comm NAME | --cgroup PATH | --all | [--all] -- CMD [ARGS]...)",
     after_help = "\
 Examples:
   sudo scalpel-ebpf record -p 4711                    calls counted, stacks sampled, at most 5 % overhead
@@ -22,6 +23,7 @@ Examples:
   sudo scalpel-ebpf record --cgroup system.slice/nginx.service -m sample
   sudo scalpel-ebpf record -p 4711 -R 'parse_*'   what parsers return, and how often
   sudo scalpel-ebpf record -p 4711 --trigger 'handle_request>10ms' -f 'db_*'  slow requests
+  sudo scalpel-ebpf record -a -d 10                   stacks of all processes of the host; then report --by process
   sudo scalpel-ebpf record --dry-run -p 4711 -f 'parse*'
   scalpel-ebpf record --no-kernel --src . -- node app.js       what ran laid over what exists: match rate, states
 
@@ -35,6 +37,10 @@ pub struct RecordArgs {
     /// /sys/fs/cgroup.
     #[arg(long, value_name = "PATH", help_heading = "Target")]
     pub cgroup: Option<PathBuf>,
+    /// Sample the stacks of all processes of the host, also of those that come later, but the recorder itself; with -- CMD,
+    /// while it runs. No call is probed.
+    #[arg(short, long, conflicts_with_all = ["pid", "comm", "cgroup", "subprocesses", "func", "exclude", "lib", "max_probes", "exits", "attach", "max_overhead", "complete", "trigger", "return_values", "off_cpu", "no_kernel"], help_heading = "Target")]
+    pub all: bool,
     /// Which functions of it.
     #[command(flatten)]
     pub functions: FunctionArgs,

@@ -13,6 +13,8 @@ Examples:
   scalpel-ebpf report                        the costliest functions of scalpel.genome
   scalpel-ebpf report run.genome --tree callers --func parse_header
   scalpel-ebpf report run.genome --by module --sort total
+  scalpel-ebpf report run.genome --by process       of a host, or of a program and its children
+  scalpel-ebpf report run.genome --process nginx    what all processes of this name did
   scalpel-ebpf report run.genome --json | jq '.functions[0]'
   scalpel-ebpf report run.genome --html run.html    for a browser: call tree, timeline, losses
   scalpel-ebpf report run.stream --html run.html --from 1.5 --to 2
@@ -40,6 +42,9 @@ pub struct ReportArgs {
     /// Only functions that match: a glob, or /REGEX/.
     #[arg(short, long, value_name = "PATTERN")]
     pub func: Option<String>,
+    /// Only what these processes did: the one with this number, or all of this name.
+    #[arg(long, value_name = "PID|NAME")]
+    pub process: Option<String>,
     /// Show at most N rows; 0 = all.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 40)]
     pub limit: usize,
@@ -51,7 +56,7 @@ pub struct ReportArgs {
     pub csv: bool,
     /// Write one page with everything, to open in a browser without a network; `-` = stdout. Of a kept stream it shows
     /// the calls one by one, too.
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["json", "csv", "sort", "by", "tree", "per_call", "return_values", "func", "limit"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["json", "csv", "sort", "by", "tree", "per_call", "return_values", "func", "process", "limit"])]
     pub html: Option<PathBuf>,
     /// Single calls in the page from this time after the start of the recording.
     #[arg(long, value_name = "TIME", requires = "html")]
@@ -99,6 +104,8 @@ pub enum ByArg {
     Module,
     /// A thread.
     Thread,
+    /// A process: the threads of one pid.
+    Process,
 }
 
 /// Which way a tree grows.

@@ -55,8 +55,10 @@ pub(super) fn beside_the_target(
     write: impl FnOnce(Stream, &mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let (stream, out): (Stream, Box<dyn Write>) = match target {
-        Target::Command(_) => (output.stderr(), Box::new(std::io::stderr().lock())),
-        Target::Pids(_) | Target::Comm(_) | Target::Cgroup(_) => {
+        Target::Command(_) | Target::Host(Some(_)) => {
+            (output.stderr(), Box::new(std::io::stderr().lock()))
+        }
+        Target::Pids(_) | Target::Comm(_) | Target::Cgroup(_) | Target::Host(None) => {
             (output.stdout(), Box::new(std::io::stdout().lock()))
         }
     };

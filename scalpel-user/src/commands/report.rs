@@ -14,7 +14,7 @@ use crate::input::Input;
 use crate::lay;
 use crate::output::{Output, write_private_with};
 use crate::plan::{Format, ReportPlan};
-use crate::report::{Report, Sort};
+use crate::report::{Report, Sort, process};
 use crate::sink::choice;
 use crate::sink::html;
 use crate::sink::tree::Way;
@@ -31,6 +31,14 @@ pub(super) fn run(plan: &ReportPlan, output: &Output) -> anyhow::Result<Outcome>
     lay::complete(&mut genome, false, output);
     if let Some(path) = &plan.html {
         return page(&genome, plan, path, output);
+    }
+    if let Some(wanted) = &plan.process
+        && process::cut_to(&mut genome, wanted) == 0
+    {
+        bail!(
+            "no process of this recording has the number or the name {wanted:?}; `scalpel-ebpf report {} --by process` shows them",
+            plan.file.display()
+        );
     }
     let pattern = recording::pattern(plan.func.as_ref())?;
     let meant = |info: &FunctionInfo| {
@@ -50,6 +58,7 @@ pub(super) fn run(plan: &ReportPlan, output: &Output) -> anyhow::Result<Outcome>
         limit: plan.limit.unwrap_or(0),
         returned: plan.returned || pattern.is_some(),
         func: pattern.is_some().then_some(&meant),
+        only_seen: plan.process.is_some(),
         max_loss: LOSS_WORTH_SAYING,
     };
     if pattern.is_some() && !genome.functions.iter().any(|(_, info)| meant(info)) {
@@ -152,6 +161,7 @@ const fn by(by: ByArg) -> By {
         ByArg::Function => By::Function,
         ByArg::Module => By::Module,
         ByArg::Thread => By::Thread,
+        ByArg::Process => By::Process,
     }
 }
 

@@ -96,6 +96,7 @@ fn write(
         limit: numbers.limit,
         returned: false,
         func: None,
+        only_seen: false,
         max_loss: LOSS_WORTH_SAYING,
     };
     choice::write(recorded.genome, &wanted, page, out)?;

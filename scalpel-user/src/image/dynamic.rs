@@ -43,6 +43,13 @@ pub(super) struct Dynamic<'d> {
 
 impl<'d> Dynamic<'d> {
     pub(super) fn parse(elf: &ElfFile<'d>) -> Self {
+        let mut dynamic = Self::without_slots(elf);
+        dynamic.read_relocations(elf, &Tags::read(elf));
+        dynamic
+    }
+
+    /// The symbols alone.
+    pub(super) fn without_slots(elf: &ElfFile<'d>) -> Self {
         let tags = Tags::read(elf);
         let (symbols, strings) = tags.symbols(elf).unwrap_or_default();
         let versions = elf
@@ -51,23 +58,28 @@ impl<'d> Dynamic<'d> {
             .ok()
             .flatten()
             .unwrap_or_default();
-        let mut dynamic = Self {
+        Self {
             symbols,
             strings,
             versions,
             slots: FxHashMap::default(),
-        };
-        dynamic.read_relocations(elf, &tags);
-        dynamic
+        }
     }
 
-    /// Every dynamic symbol with its version and whether that is the default one.
+    /// Every dynamic symbol as it stands.
+    pub(super) const fn raw_symbols(&self) -> &'d [elf::Sym64<LE>] {
+        self.symbols
+    }
+
+    /// The dynamic symbols that are to be kept, each with its version and whether that is the default one.
     pub(super) fn symbols(
         &self,
+        keep: &dyn Fn(&elf::Sym64<LE>) -> bool,
     ) -> impl Iterator<Item = (&'d elf::Sym64<LE>, &'d str, Option<&'d str>, bool)> {
         self.symbols
             .iter()
             .enumerate()
+            .filter(|(_, symbol)| keep(symbol))
             .filter_map(|(index, symbol)| {
                 let name = self.name(symbol)?;
                 let version = self.versions.version_index(LE, SymbolIndex(index));

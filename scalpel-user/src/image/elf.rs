@@ -46,7 +46,7 @@ impl Segment {
         self.vaddr.saturating_add(self.file_size)
     }
 
-    fn holds(&self, vaddr: u64) -> bool {
+    pub(super) fn holds(&self, vaddr: u64) -> bool {
         (self.vaddr..self.end()).contains(&vaddr)
     }
 }

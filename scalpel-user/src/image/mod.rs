@@ -4,6 +4,7 @@
 //! Pure over bytes: opens no file (separate debug files come through [`DebugFiles`]), knows no process but by the
 //! facts it is given, and never panics on foreign bytes. What it cannot prove it refuses, with the reason.
 
+mod around;
 mod bits;
 mod calls;
 mod closure;
@@ -33,6 +34,7 @@ mod unwind;
 use std::fmt;
 use std::sync::OnceLock;
 
+pub use around::Around;
 pub use calls::{CallKind, DirectCall, Target};
 pub use debug_files::{DebugFile, DebugFiles, NoDebugFiles, Separate, separate};
 pub use elf::ImageKind;
@@ -171,6 +173,12 @@ impl<'d> Image<'d> {
         &self.functions
     }
 
+    /// The same, and nothing else of the image.
+    #[cfg(test)]
+    pub(crate) fn into_functions(self) -> Vec<ImageFunction> {
+        self.functions
+    }
+
     /// Index of the function that a link-time address belongs to.
     pub fn function_at(&self, vaddr: u64) -> Option<usize> {
         closure::containing(&self.functions, vaddr).map(|index| index as usize)
@@ -269,9 +277,10 @@ fn read_symbols(
     debug_files: &dyn DebugFiles,
 ) -> Vec<symbols::RawSymbol> {
     let mut found = Vec::new();
-    symbols::read_symtab(elf, NameOrigin::Symtab, &mut found);
+    let all = |_vaddr| true;
+    symbols::read_symtab(elf, NameOrigin::Symtab, &all, &mut found);
     let stripped = found.is_empty();
-    symbols::read_dynsym(elf, dynamic, &mut found);
+    symbols::read_dynsym(elf, dynamic, &all, &mut found);
     if !stripped {
         return found;
     }
@@ -280,11 +289,11 @@ fn read_symbols(
         .as_ref()
         .and_then(|file| ElfFile::parse((*file.bytes).as_ref()).ok())
     {
-        symbols::read_symtab(&debug, NameOrigin::DebugFile, &mut found);
+        symbols::read_symtab(&debug, NameOrigin::DebugFile, &all, &mut found);
     } else if let Some(unpacked) = debug_files::unpack_mini_debug_info(elf)
         && let Ok(mini) = ElfFile::parse(&unpacked)
     {
-        symbols::read_symtab(&mini, NameOrigin::MiniDebugInfo, &mut found);
+        symbols::read_symtab(&mini, NameOrigin::MiniDebugInfo, &all, &mut found);
     }
     found
 }

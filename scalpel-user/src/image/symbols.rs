@@ -57,16 +57,41 @@ impl RawSymbol {
 const MAX_NAME: usize = 1 << 15;
 const MAX_SHARING: usize = 4;
 
-/// Appends the symbols of `.symtab`.
-pub(super) fn read_symtab(elf: &ElfFile<'_>, origin: NameOrigin, found: &mut Vec<RawSymbol>) {
+/// Whether there is a `.symtab` with anything that may be a function.
+pub(super) fn has_symtab(elf: &ElfFile<'_>) -> bool {
+    addresses(elf).next().is_some()
+}
+
+/// Addresses of the symbols of `.symtab`.
+pub(super) fn addresses(elf: &ElfFile<'_>) -> impl Iterator<Item = (u64, SymbolType)> {
+    let table = elf.sections.symbols(LE, elf.data, elf::SHT_SYMTAB);
+    let symbols = table.map(|table| table.symbols()).unwrap_or_default();
+    symbols.iter().filter_map(address)
+}
+
+/// Address of a defined symbol that may be a function.
+pub(super) fn address(symbol: &elf::Sym64<LE>) -> Option<(u64, SymbolType)> {
+    Some((symbol.st_value.get(LE), kind_of(symbol)?))
+}
+
+/// Appends the symbols of `.symtab` at addresses that are to be kept.
+pub(super) fn read_symtab(
+    elf: &ElfFile<'_>,
+    origin: NameOrigin,
+    keep: &dyn Fn(u64) -> bool,
+    found: &mut Vec<RawSymbol>,
+) {
     let Ok(table) = elf.sections.symbols(LE, elf.data, elf::SHT_SYMTAB) else {
         return;
     };
     let mut left = elf.data.len() * MAX_SHARING;
     for symbol in table.iter() {
-        let Some(kind) = kind_of(symbol) else {
+        let Some((vaddr, kind)) = address(symbol) else {
             continue;
         };
+        if !keep(vaddr) {
+            continue;
+        }
         let Some(name) = symbol
             .name(LE, table.strings())
             .ok()
@@ -87,10 +112,16 @@ pub(super) fn read_symtab(elf: &ElfFile<'_>, origin: NameOrigin, found: &mut Vec
     }
 }
 
-/// Appends the symbols of `.dynsym`.
-pub(super) fn read_dynsym(elf: &ElfFile<'_>, dynamic: &Dynamic<'_>, found: &mut Vec<RawSymbol>) {
+/// Appends the symbols of `.dynsym` at addresses that are to be kept.
+pub(super) fn read_dynsym(
+    elf: &ElfFile<'_>,
+    dynamic: &Dynamic<'_>,
+    keep: &dyn Fn(u64) -> bool,
+    found: &mut Vec<RawSymbol>,
+) {
     let mut left = elf.data.len() * MAX_SHARING;
-    for (symbol, name, version, is_default) in dynamic.symbols() {
+    let is_kept = |symbol: &elf::Sym64<LE>| keep(symbol.st_value.get(LE));
+    for (symbol, name, version, is_default) in dynamic.symbols(&is_kept) {
         let Some(kind) = kind_of(symbol) else {
             continue;
         };

@@ -82,6 +82,16 @@ pub(super) struct Unwind {
 impl Unwind {
     /// Reads what can be read: a damaged entry ends the table.
     pub(super) fn parse(elf: &ElfFile<'_>) -> Self {
+        Self::read(elf, None)
+    }
+
+    /// The same with the rules of those entries alone that cover one of these addresses, which rise, and without
+    /// personality routines.
+    pub(super) fn parse_at(elf: &ElfFile<'_>, wanted: &[u64]) -> Self {
+        Self::read(elf, Some(wanted))
+    }
+
+    fn read(elf: &ElfFile<'_>, wanted: Option<&[u64]>) -> Self {
         let Some((vaddr, bytes)) = locate(elf) else {
             return Self::default();
         };
@@ -92,6 +102,7 @@ impl Unwind {
             elf,
             section: &section,
             bases: &bases,
+            wanted,
             unwind: Self::default(),
         };
         builder.read();
@@ -163,6 +174,7 @@ struct Builder<'a, 'd> {
     elf: &'a ElfFile<'d>,
     section: &'a EhFrame<Reader<'d>>,
     bases: &'a BaseAddresses,
+    wanted: Option<&'a [u64]>,
     unwind: Unwind,
 }
 
@@ -192,7 +204,10 @@ impl<'d> Builder<'_, 'd> {
 
     fn add(&mut self, fde: &Entry<'d>, context: &mut UnwindContext<usize>) {
         let first = self.unwind.rows.len();
-        self.add_rows(fde, context);
+        let is_wanted = self.is_wanted(fde.initial_address(), fde.end_address());
+        if is_wanted {
+            self.add_rows(fde, context);
+        }
         self.unwind.fdes.push(Fde {
             start: fde.initial_address(),
             end: fde.end_address(),
@@ -200,9 +215,18 @@ impl<'d> Builder<'_, 'd> {
             signal_frame: fde.is_signal_trampoline(),
             has_landing_pads: fde.lsda().is_some(),
         });
-        if let Some(personality) = fde.personality() {
+        if self.wanted.is_none()
+            && let Some(personality) = fde.personality()
+        {
             self.add_personality(personality, fde.lsda());
         }
+    }
+
+    fn is_wanted(&self, start: u64, end: u64) -> bool {
+        self.wanted.is_none_or(|wanted| {
+            let first = wanted.partition_point(|vaddr| *vaddr < start);
+            wanted.get(first).is_some_and(|vaddr| *vaddr < end)
+        })
     }
 
     fn add_personality(&mut self, personality: Pointer, lsda: Option<Pointer>) {

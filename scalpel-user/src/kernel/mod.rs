@@ -45,3 +45,4 @@ pub use calls::Family;
 pub use error::{Hint, KernelError};
 pub use load::{Kernel, LoadOptions, Mechanism, ProgramStats};
 pub use sys::process_cpu_ns;
+pub use uprobe_perf::raise_open_files;

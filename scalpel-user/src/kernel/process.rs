@@ -54,6 +54,8 @@ pub struct Mappings {
     cpus: Vec<Sampler>,
     watched: WatchedSet,
     kin: Option<(Kin, Sender<Control>)>,
+    /// Everything is told, of every process.
+    tells_all: bool,
     lost: u64,
 }
 
@@ -77,8 +79,15 @@ impl Mappings {
             cpus,
             watched: kernel.watched_set()?,
             kin: None,
+            tells_all: false,
             lost: 0,
         })
+    }
+
+    /// From now on tells the births, programs, mappings and ends of all processes of the host, in the place of mappings of
+    /// watched ones.
+    pub fn tell_all(&mut self) {
+        self.tells_all = true;
     }
 
     /// From now on tells what the targets and all who descend from them do, watched or not. `members`: those who are there.
@@ -105,6 +114,14 @@ impl Mappings {
             while let Some(record) = cpu.next_record() {
                 let time = time_of(&record.to_contiguous());
                 let parsed = record.parse_record();
+                if self.tells_all {
+                    match &parsed {
+                        Ok(Record::Lost(lost)) => self.lost += lost.lost,
+                        Ok(other) => watched.extend(change(time, other, record.misc())),
+                        Err(_) => {}
+                    }
+                    continue;
+                }
                 if self.kin.is_some()
                     && let Ok(parsed) = &parsed
                 {

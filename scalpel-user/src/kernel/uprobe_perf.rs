@@ -28,7 +28,7 @@ pub(super) fn attach(target: Target<'_>, site: Site) -> io::Result<Link> {
 }
 
 /// Allows as many descriptors as this process may have. Failure shows up when one cannot be opened.
-pub(super) fn raise_open_files() {
+pub fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _not_fatal = setrlimit(

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::record::{
-    DEFAULT_OVERHEAD_PERCENT, SMALLEST_PROBE_MEMORY, check, choice, overhead, target,
-};
+use super::record::{DEFAULT_OVERHEAD_PERCENT, SMALLEST_PROBE_MEMORY, check, choice, overhead};
+use super::target::target;
 use super::words::Overhead;
 use super::{
     Attach, Choice, Destination, Exits, Measurement, Mode, Outputs, PlanError, ProbeMode,

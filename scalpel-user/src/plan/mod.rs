@@ -10,6 +10,7 @@ mod overlay;
 mod record;
 mod returns;
 mod scope;
+mod target;
 mod trigger;
 pub mod words;
 
@@ -28,10 +29,10 @@ pub use fleeting::{StatPlan, TopPlan};
 pub use graph::{GraphPlan, GraphSource};
 pub use overlay::{CoverPlan, LayPlan, Minima, OverlayPlan};
 pub use record::{
-    Attach, Choice, CommandLine, Destination, Exits, Measurement, Mode, Outputs, ProbeMode,
-    RecordPlan, Runtimes, Target,
+    Attach, Choice, Destination, Exits, Measurement, Mode, Outputs, ProbeMode, RecordPlan, Runtimes,
 };
 pub use scope::{DecodePlan, LivePlan, ScopePlan, TraceView};
+pub use target::{CommandLine, Target};
 pub use trigger::Trigger;
 use words::Pattern;
 
@@ -120,6 +121,8 @@ pub struct ReportPlan {
     pub returned: bool,
     /// Only these functions.
     pub func: Option<Pattern>,
+    /// Only what these processes did.
+    pub process: Option<String>,
     /// Most rows; `None` = all.
     pub limit: Option<usize>,
     /// Write a page here instead.
@@ -287,6 +290,7 @@ fn report(args: ReportArgs) -> Result<ReportPlan, PlanError> {
         per_call: args.per_call,
         returned: args.return_values,
         func: pattern("--func", args.func)?,
+        process: args.process,
         limit: some_unless_zero(args.limit),
         html: args.html,
         calls: CallsPart::of(args.from, args.to, None)?,

@@ -1,18 +1,17 @@
 //! `record`, decided: the complete order that a recording carries out.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::target::{Target, command, target};
 use super::trigger::{self, Trigger};
 use super::words::{Overhead, Pattern};
 use super::{PlanError, globs, returns};
 use crate::cli::{
     AttachArg, ExitsArg, FunctionArgs, ModeArg, NodeCoverageArg, ProbeModeArg, ProbingArgs,
-    RecordArgs, TargetArgs,
+    RecordArgs,
 };
-use crate::event::Pid;
 use serde::{Deserialize, Serialize};
 
 /// Budget for the target's slow-down when no function was named, in percent of its CPU time.
@@ -51,28 +50,6 @@ pub struct RecordPlan {
     pub outputs: Outputs,
     /// Say what would be probed, attach nothing.
     pub dry_run: bool,
-}
-
-/// What to watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// These processes, without duplicates, in the order typed.
-    Pids(Vec<Pid>),
-    /// All processes with this `comm` when the recording starts.
-    Comm(String),
-    /// A command that the recording starts.
-    Command(CommandLine),
-    /// All processes of a cgroup and of those below it, also those that come later.
-    Cgroup(PathBuf),
-}
-
-/// A program and its arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandLine {
-    /// Program as typed: looked up in `PATH` if it has no slash.
-    pub program: OsString,
-    /// Arguments after it.
-    pub args: Vec<OsString>,
 }
 
 /// Which functions to probe.
@@ -243,7 +220,10 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
     choice.awaited.extend(returns.iter().cloned());
     let wants_a_stream = args.complete || args.keep_stream.is_some() || !choice.awaited.is_empty();
     let measurement = Measurement {
-        mode: mode(args.mode, &choice, wants_a_stream),
+        mode: match args.mode {
+            ModeArg::Auto if args.all => Mode::Sample,
+            typed => mode(typed, &choice, wants_a_stream),
+        },
         sample_hz: args.freq,
         kernel_stacks: args.kernel_stacks,
         off_cpu: if args.off_cpu || args.no_kernel {
@@ -260,6 +240,7 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
     let runtimes = Runtimes {
         alone: args.no_kernel,
         mode: match args.probe_mode {
+            _ if args.all => ProbeMode::Off,
             ProbeModeArg::Call => ProbeMode::Call,
             ProbeModeArg::Native => ProbeMode::Native,
             ProbeModeArg::Count => ProbeMode::Count,
@@ -294,6 +275,7 @@ pub(super) fn plan(args: RecordArgs) -> Result<RecordPlan, PlanError> {
         subprocesses: args.target.subprocesses || args.cgroup.is_some(),
         target: match args.cgroup {
             Some(path) => Target::Cgroup(path),
+            None if args.all => Target::Host(command(args.target.command)),
             None => target(args.target)?,
         },
         choice,
@@ -380,6 +362,11 @@ pub(super) fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
             );
         }
     }
+    if matches!(plan.target, Target::Host(_)) && plan.measurement.mode != Mode::Sample {
+        return conflict(
+            "--all samples stacks and probes no call: leave out --mode, or name processes by --pid",
+        );
+    }
     if plan.measurement.kernel_stacks && plan.measurement.sample_hz == 0 {
         return conflict("--kernel-stacks needs sampling: leave out --freq 0");
     }
@@ -409,31 +396,6 @@ pub(super) fn check(plan: RecordPlan) -> Result<RecordPlan, PlanError> {
         return conflict("--output, --keep-stream and --summary need different files");
     }
     Ok(plan)
-}
-
-pub(super) fn target(args: TargetArgs) -> Result<Target, PlanError> {
-    let mut command = args.command.into_iter();
-    if let Some(program) = command.next() {
-        return Ok(Target::Command(CommandLine {
-            program,
-            args: command.collect(),
-        }));
-    }
-    if let Some(comm) = args.comm {
-        return Ok(Target::Comm(comm));
-    }
-    let mut distinct = Vec::with_capacity(args.pid.len());
-    for pid in args.pid.into_iter().map(Pid) {
-        if !distinct.contains(&pid) {
-            distinct.push(pid);
-        }
-    }
-    if distinct.is_empty() {
-        return Err(PlanError::Missing(
-            "what to watch: --pid PID, --comm NAME, or -- CMD".into(),
-        ));
-    }
-    Ok(Target::Pids(distinct))
 }
 
 fn patterns(flag: &'static str, texts: Vec<String>) -> Result<Vec<Pattern>, PlanError> {

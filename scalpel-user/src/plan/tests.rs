@@ -205,6 +205,18 @@ fn top_looks_once_or_until_its_user_has_seen_enough() {
 }
 
 #[test]
+fn a_host_is_sampled_and_nothing_of_it_is_probed() {
+    let host = record("-a -d 1");
+    assert_eq!(host.target, Target::Host(None));
+    assert_eq!(host.measurement.mode, Mode::Sample);
+    assert_eq!(host.runtimes.mode, ProbeMode::Off);
+    let during = record("--all -- ls -l -p");
+    assert_eq!(during.target.command().unwrap().args.len(), 2);
+    refused("record -a -m count", "--all samples");
+    refused("record -a -F 0", "records nothing");
+}
+
+#[test]
 fn a_cgroup_is_recorded_with_the_children_of_its_members() {
     let group = record("--cgroup a/b");
     assert_eq!(group.target, Target::Cgroup("a/b".into()));

@@ -53,6 +53,7 @@ impl Live {
         let (detached, polled) = self.detach(output);
         self.count_last(main);
         self.account(&detached, polled);
+        self.end_host();
         self.note_unwatched();
         self.end_triggers(ended);
         self.name_addresses(output);
@@ -212,6 +213,7 @@ impl Live {
         if addresses.is_empty() {
             return;
         }
+        self.names.announce(addresses);
         let mut table = self.session.functions().clone();
         for of_one in addresses.chunk_by(|a, b| a.0 == b.0) {
             let Some(&(pid, _)) = of_one.first() else {

@@ -9,6 +9,7 @@ use anyhow::Result;
 use super::cost::TargetCpu;
 use super::counted::Counted;
 use super::entering::Entering;
+use super::everybody::Host;
 use super::family::Family;
 use super::governor::Governor;
 use super::installed;
@@ -69,6 +70,8 @@ pub(super) struct Live {
     /// Only what triggers keep is logged and summed up.
     pub(super) triggered: Option<Triggered>,
     pub(super) values: Values,
+    /// All processes of the host, where they are recorded.
+    pub(super) host: Option<Host>,
     pub(super) costs: ProbeCosts,
     pub(super) cpu: TargetCpu,
     /// The log cannot be written any more: why.
@@ -125,10 +128,11 @@ impl Live {
             governor: Governor::of(plan.runtimes.max_overhead),
             session: Session::new(),
             outputs,
-            names: Names::new(),
+            names: Names::of(subject),
             waits: Waits::default(),
             triggered: Triggered::of(&plan.triggers, &run)?,
             values: Values::of(plan)?,
+            host: subject.is_host.then(|| Host::new(Pid(std::process::id()))),
             costs: start.costs,
             cpu: TargetCpu::of(&subject.processes, launched.is_some()),
             log_failure: None,
@@ -286,6 +290,14 @@ impl Live {
 
     /// An input of the rings or lanes.
     pub(super) fn receive(&mut self, feed: Feed, input: Input) {
+        if let Some(host) = &mut self.host {
+            match input {
+                Input::Sample(sample) => return host.sample(sample),
+                Input::Control(control) => return host.control(control),
+                Input::Drained(until) => self.release_host(until),
+                _ => {}
+            }
+        }
         match input {
             Input::Sample(sample) => self.sample(sample),
             Input::Control(control) => self.control(control),
@@ -306,7 +318,7 @@ impl Live {
         }
     }
 
-    fn sample(&mut self, sample: Sample) {
+    pub(super) fn sample(&mut self, sample: Sample) {
         if sample.copy.is_some() {
             for wait in self.waits.unwound(sample, &self.names) {
                 self.take(Input::Sample(wait));

@@ -7,6 +7,7 @@ mod cost;
 mod counted;
 mod ends;
 mod entering;
+mod everybody;
 mod family;
 mod finish;
 mod governor;
@@ -132,8 +133,9 @@ pub fn run(
     };
     let (say_ends, ends) = std::sync::mpsc::channel();
     let ends = move || ends.recv().unwrap_or(false);
-    let costs = asks_kernel
-        .then(|| std::thread::spawn(move || calibrate::measure(mechanism, family, ends)));
+    let measures = asks_kernel && !subject.is_host;
+    let costs =
+        measures.then(|| std::thread::spawn(move || calibrate::measure(mechanism, family, ends)));
     let most = most(plan, mechanism);
     let surveys = if plan.runtimes.alone || plan.measurement.mode == Mode::Sample {
         Vec::new()
@@ -153,7 +155,7 @@ pub fn run(
     let _unheard = say_ends.send(probes::with_exits(&probes.requests) > 0);
     let mut unjudged = triggered::check(plan, &subject, &probes, &functions)?;
     unjudged.extend(values::check(plan, &probes, &functions)?);
-    if !plan.runtimes.alone {
+    if !plan.runtimes.alone && !subject.is_host {
         announce(plan, &probes, output);
     }
     if plan.dry_run {
@@ -394,6 +396,9 @@ fn load_options(plan: &RecordPlan, start: Start) -> LoadOptions<'static> {
     if plan.subprocesses {
         options.flags |= settings_flags::FOLLOW_FORKS;
     }
+    if matches!(plan.target, Target::Host(_)) {
+        options.flags |= settings_flags::ALL_PROCESSES;
+    }
     if plan.measurement.off_cpu.is_some() {
         options.sample_ring_bytes = options.sample_ring_bytes.max(WAIT_RING);
     }
@@ -415,7 +420,10 @@ fn load(plan: &RecordPlan, start: Start, subject: &Subject) -> Result<Kernel> {
     for process in &subject.processes {
         kernel.watch(process.pid(), process.start_time())?;
     }
-    kernel.observe()?;
+    // Of a host whose stacks are sampled, births and programs come by the side band, and no switch matters.
+    if !subject.is_host {
+        kernel.observe()?;
+    }
     Ok(kernel)
 }
 
@@ -430,6 +438,11 @@ fn start_note(target: &Target) -> Option<Input> {
              what they do there is part of the recording"
                 .into(),
         )),
-        _ => None,
+        Target::Host(_) => Some(Input::Note(
+            "all processes of the host were sampled, threads of the kernel among them; of these, and of nothing else unless \
+             --kernel-stacks is given, the kernel's functions are shown"
+                .into(),
+        )),
+        Target::Pids(_) | Target::Command(_) => None,
     }
 }

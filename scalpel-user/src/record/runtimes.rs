@@ -59,10 +59,9 @@ pub(super) fn environment(
 fn forbids_preload(target: &Target) -> bool {
     const FLAG: &str = "--experimental-permission";
     let options = std::env::var("NODE_OPTIONS").unwrap_or_default();
-    let of_command = match target {
-        Target::Command(line) => line.args.iter().any(|argument| argument == FLAG),
-        _ => false,
-    };
+    let of_command = target
+        .command()
+        .is_some_and(|line| line.args.iter().any(|argument| argument == FLAG));
     of_command || options.split_whitespace().any(|option| option == FLAG)
 }
 

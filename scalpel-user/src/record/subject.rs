@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use crate::event::Pid;
 use crate::image::KernelRelease;
-use crate::plan::{RecordPlan, Target};
+use crate::plan::{CommandLine, RecordPlan, Target};
 use crate::survey::{self, Question, Survey};
 use crate::target::{
     Backing, Cgroup, FileId, Mapping, Process, Spawned, Status, TargetError, by_comm,
@@ -26,6 +26,8 @@ pub(super) struct Subject {
     pub command: String,
     /// The cgroup that they are of, if that was asked for: others may come into it.
     pub cgroup: Option<Cgroup>,
+    /// All processes of the host: `processes` are none.
+    pub is_host: bool,
 }
 
 impl Subject {
@@ -54,16 +56,24 @@ impl Subject {
             }
             Target::Command(line) => {
                 let spawned = Spawned::start(&line.program, &line.args, environment)?;
-                let words = std::iter::once(&line.program).chain(&line.args);
-                let command = words
-                    .map(|word| word.to_string_lossy())
-                    .collect::<Vec<_>>()
-                    .join(" ");
                 Ok(Self {
                     processes: vec![spawned.process().clone()],
                     spawned: Some(spawned),
-                    command,
-                    cgroup: None,
+                    command: typed(line),
+                    ..Self::of(Vec::new())
+                })
+            }
+            Target::Host(during) => {
+                let start =
+                    |line: &CommandLine| Spawned::start(&line.program, &line.args, environment);
+                let during_text = during
+                    .as_ref()
+                    .map(|line| format!(" during {}", typed(line)));
+                Ok(Self {
+                    spawned: during.as_ref().map(start).transpose()?,
+                    command: format!("all processes{}", during_text.unwrap_or_default()),
+                    is_host: true,
+                    ..Self::of(Vec::new())
                 })
             }
         }
@@ -79,6 +89,7 @@ impl Subject {
             spawned: None,
             command,
             cgroup: None,
+            is_host: false,
         }
     }
 
@@ -90,6 +101,7 @@ impl Subject {
     /// The process, or how many there are.
     pub(super) fn who(&self) -> String {
         match self.processes.as_slice() {
+            _ if self.is_host => "of this host".into(),
             [process] => format!("pid {}", process.pid()),
             all => format!("{} processes", all.len()),
         }
@@ -155,8 +167,18 @@ impl Subject {
         if let Some(cgroup) = &self.cgroup {
             return !cgroup.exists();
         }
+        if self.is_host {
+            let ended = |spawned: &Spawned| !spawned.process().is_alive();
+            return self.spawned.as_ref().is_some_and(ended);
+        }
         !self.processes.iter().any(Process::is_alive)
     }
+}
+
+fn typed(line: &CommandLine) -> String {
+    let words = std::iter::once(&line.program).chain(&line.args);
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
 }
 
 /// Breakpoints belong to the file. A filter in the kernel would spare the strangers, but children of the process would

@@ -17,7 +17,6 @@ use crate::decode;
 use crate::event::{FuncId, MonoTime, Pid, Sample};
 use crate::function::ExitStrategy;
 use crate::input::{Bound, Counts, Feed, Input};
-use crate::kernel::Kernel;
 use crate::kernel::attach::{AttachOptions, Attachments, DetachReport, SiteRequest};
 use crate::kernel::diagnostics::Diagnostics;
 use crate::kernel::lease::{Lapse, Lease};
@@ -25,6 +24,7 @@ use crate::kernel::process::Mappings;
 use crate::kernel::ring::{Decoders, Poller};
 use crate::kernel::run_time::{self, Begin, RunTime};
 use crate::kernel::sample::{SampleClock, Sampler};
+use crate::kernel::{Kernel, raise_open_files};
 use crate::output::Output;
 use crate::plan::words::Overhead;
 use crate::plan::{Mode, RecordPlan};
@@ -41,6 +41,7 @@ pub(super) struct Tracer {
     sampler: Option<Sampler>,
     sample_period_ns: u64,
     kernel_stacks: bool,
+    is_host: bool,
     tells_waits: bool,
     lease: Lease,
     poller: Option<Poller>,
@@ -96,6 +97,11 @@ impl Tracer {
         let mut attachments = Attachments::new(&kernel, options);
         attachments.set_targets(&subject.pids());
         let mut mappings = Mappings::open(&kernel)?;
+        if subject.is_host {
+            mappings.tell_all();
+            // The programs and libraries of all processes that run are held open.
+            raise_open_files();
+        }
         if let Some(family) = family {
             family.follow(&mut mappings, &subject.processes);
         }
@@ -114,6 +120,7 @@ impl Tracer {
             sampler: None,
             sample_period_ns: 1_000_000_000 / u64::from(hz.max(1)),
             kernel_stacks: plan.measurement.kernel_stacks,
+            is_host: subject.is_host,
             tells_waits: false,
             lease,
             poller: Some(poller),
@@ -221,7 +228,9 @@ impl Tracer {
         if self.sampler.as_ref().is_some_and(by_cycles) {
             sample.event.value = self.sample_period_ns;
         }
-        if !self.kernel_stacks {
+        // A thread of the kernel has no other stack.
+        let is_all = self.is_host && sample.user.is_empty();
+        if !self.kernel_stacks && !is_all {
             sample.kernel.clear();
         }
         sample

@@ -8,10 +8,10 @@ use crate::genome::Genome;
 use crate::genome::totals::{self, Total};
 use crate::tree::{ContextId, Metrics};
 
-/// One module or thread.
+/// One module, thread or process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRow {
-    /// Module, or thread.
+    /// Module, thread, or process.
     pub name: String,
     /// Its numbers.
     pub measures: Measures,
@@ -45,10 +45,27 @@ pub fn modules(genome: &Genome) -> Vec<GroupRow> {
 
 /// One row a thread. Its total is the time in watched functions.
 pub fn threads(genome: &Genome) -> Vec<GroupRow> {
+    let threads = &genome.tree.threads;
+    let sums = by_thread(genome, threads.len(), |thread| thread as usize);
+    let named = threads.iter().zip(&sums).map(|(thread, sum)| {
+        let name = format!("{} {}/{}", called(&thread.name), thread.pid, thread.tid);
+        let mut row = row(genome, name, sum);
+        row.measures.lost = thread.lost;
+        row
+    });
+    named.collect()
+}
+
+pub(super) fn called(name: &str) -> &str {
+    if name.is_empty() { "?" } else { name }
+}
+
+/// What threads did, added up by a number that each has.
+pub(super) fn by_thread(genome: &Genome, count: usize, of: impl Fn(u32) -> usize) -> Vec<Total> {
     let tree = &genome.tree;
-    let mut sums = vec![Total::default(); tree.threads.len()];
+    let mut sums = vec![Total::default(); count];
     for cell in &tree.cells {
-        let Some(sum) = sums.get_mut(cell.thread as usize) else {
+        let Some(sum) = sums.get_mut(of(cell.thread)) else {
             continue;
         };
         // The root is its own parent, and what it holds is the sum of what is below it.
@@ -72,24 +89,18 @@ pub fn threads(genome: &Genome) -> Vec<GroupRow> {
         sum.total_sampled_ns = sum.metrics.sampled_ns;
         sum.total_off_cpu_ns = sum.metrics.off_cpu_ns;
     }
-    let named = tree.threads.iter().zip(&sums).map(|(thread, sum)| {
-        let name = if thread.name.is_empty() {
-            "?"
-        } else {
-            &thread.name
-        };
-        let mut row = row(genome, format!("{name} {}/{}", thread.pid, thread.tid), sum);
-        row.measures.lost = thread.lost;
-        row
-    });
-    named.collect()
+    sums
 }
 
 fn row(genome: &Genome, name: String, sum: &Total) -> GroupRow {
     GroupRow {
         name,
-        measures: Measures::of(sum, sampling(genome), genome.run.probe_cost_ns)
-            .with_cpu_estimated(estimates_cpu(genome))
-            .with_waits(sum, watches_waits(genome)),
+        measures: measures(genome, sum),
     }
+}
+
+pub(super) fn measures(genome: &Genome, sum: &Total) -> Measures {
+    Measures::of(sum, sampling(genome), genome.run.probe_cost_ns)
+        .with_cpu_estimated(estimates_cpu(genome))
+        .with_waits(sum, watches_waits(genome))
 }

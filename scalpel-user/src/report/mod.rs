@@ -8,6 +8,7 @@ pub mod kept;
 pub mod known;
 pub mod measures;
 mod per_call;
+pub mod process;
 pub mod returned;
 pub mod select;
 mod shape;
@@ -19,11 +20,13 @@ pub use kept::{KeptRow, TriggerRow};
 pub use known::{Known, Share, UnseenRow};
 pub use measures::{Interval, Measures};
 pub use per_call::PerCall;
+pub use process::ProcessRow;
 pub use returned::{ReturnedRow, ValueRow};
 pub use select::Sort;
 pub use shape::{BoundRow, EdgeRow, LossRow, Report, Run, ThreadRow, Unknown, UnknownCount};
 
 use crate::doubt::{self, Facts};
+use crate::event::FuncId;
 use crate::function::{ExitStrategy, FunctionInfo, UnknownReason};
 use crate::genome::loss::Losses;
 use crate::genome::totals::{self, Total};
@@ -71,6 +74,7 @@ impl Report {
             doubts,
             functions,
             edges: shape::edges(genome, &own),
+            processes: process::processes(genome),
             threads: shape::threads(genome),
             unknown,
             losses: shape::losses(genome),
@@ -89,11 +93,11 @@ impl Report {
 impl Report {
     /// Keeps the functions that are wanted, and the edges that touch one of them. What is said of the recording as a
     /// whole stays.
-    pub fn retain(&mut self, genome: &Genome, wanted: &dyn Fn(&FunctionInfo) -> bool) {
+    pub fn retain(&mut self, genome: &Genome, wanted: &dyn Fn(FuncId, &FunctionInfo) -> bool) {
         let keep: Vec<bool> = genome
             .functions
             .iter()
-            .map(|(_, info)| wanted(info))
+            .map(|(id, info)| wanted(id, info))
             .collect();
         let mut keeps = keep.into_iter();
         self.functions.retain(|_| keeps.next().unwrap_or(false));

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{FunctionRow, KeptRow, Known, TriggerRow, UnseenRow};
+use super::{FunctionRow, KeptRow, Known, ProcessRow, TriggerRow, UnseenRow};
 use crate::doubt::Doubt;
 use crate::event::FuncId;
 use crate::genome::{Genome, totals};
@@ -35,6 +35,8 @@ pub struct Report {
     pub unseen: Vec<UnseenRow>,
     /// Call edges between two functions.
     pub edges: Vec<EdgeRow>,
+    /// Processes.
+    pub processes: Vec<ProcessRow>,
     /// Threads.
     pub threads: Vec<ThreadRow>,
     /// The two shares behind `unknown_share`, and the reasons.

@@ -1,4 +1,5 @@
-use super::{FunctionRow, Report, group, select};
+use super::{FunctionRow, Report, group, process, select};
+use crate::event::{Pid, Tid};
 use crate::function::{ExitStrategy, FunctionInfo};
 use crate::genome::Genome;
 use crate::genome::tests::{example, returning, triggered};
@@ -366,4 +367,55 @@ fn calls_of_recordings_that_did_not_ask_are_named() {
     assert_eq!(walk.without, 10_850);
     let unasked = "10800 in recordings without --return-values";
     assert_eq!(walk.reasons[0], unasked);
+}
+
+/// The example as two processes.
+fn two_processes() -> Genome {
+    let mut genome = example();
+    let second = &mut genome.tree.threads[1];
+    (second.pid, second.tid) = (Pid(5000), Tid(5000));
+    genome
+}
+
+#[test]
+fn processes_add_up_their_threads_and_have_the_name_of_the_first() {
+    let rows = process::processes(&example());
+    let [only] = rows.as_slice() else {
+        panic!("{rows:#?}")
+    };
+    assert_eq!((only.pid, only.threads), (4242, 2));
+    assert_eq!(only.name.as_deref(), Some("shop"));
+    assert_eq!((only.measures.samples, only.measures.lost), (Some(73), 12));
+    let names: Vec<_> = process::groups(&two_processes())
+        .into_iter()
+        .map(|row| row.name)
+        .collect();
+    assert_eq!(names, ["shop 4242", "worker 5000"]);
+}
+
+#[test]
+fn a_recording_is_cut_to_what_a_process_did() {
+    let check = |wanted: &str, processes: usize, functions: &[&str]| {
+        let mut genome = two_processes();
+        assert_eq!(process::cut_to(&mut genome, wanted), processes, "{wanted}");
+        let seen = process::seen(&genome);
+        let mut report = Report::of(&genome, 0.001);
+        report.retain(&genome, &|id, _| seen.contains(&id));
+        let names: Vec<_> = report
+            .functions
+            .iter()
+            .map(|row| row.name.as_str())
+            .collect();
+        assert_eq!(names, functions, "{wanted}");
+        assert_eq!(report.threads.len(), processes, "{wanted}");
+        genome
+    };
+    let worker = check("worker", 1, &["hash"]);
+    assert_eq!(worker.tree.cells, check("5000", 1, &["hash"]).tree.cells);
+    assert_eq!(worker.tree.contexts.len(), 2);
+    assert!(worker.tree.histograms.is_empty());
+    check("nobody", 0, &[]);
+    let mut whole = example();
+    process::cut_to(&mut whole, "shop");
+    assert_eq!(whole.tree, example().tree);
 }

@@ -93,7 +93,7 @@ impl Subject {
                 let gone = || ScopeError::Gone(format!("no process {name}"));
                 (found.ok_or_else(gone)?, None)
             }
-            Target::Cgroup(_) => {
+            Target::Cgroup(_) | Target::Host(_) => {
                 anyhow::bail!("a scope is of one process: name it by --pid")
             }
         };

@@ -9,7 +9,7 @@ use crate::event::FuncId;
 use crate::function::FunctionInfo;
 use crate::genome::Genome;
 use crate::report::select::{LeftOut, Sortable, Whole};
-use crate::report::{GroupRow, Report, Sort, group, select};
+use crate::report::{GroupRow, Report, Sort, group, process, select};
 
 /// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub enum By {
     Module,
     /// A thread.
     Thread,
+    /// A process.
+    Process,
 }
 
 /// Which numbers a table has.
@@ -62,6 +64,8 @@ pub struct Choice<'a> {
     pub returned: bool,
     /// Only these functions.
     pub func: Option<&'a dyn Fn(&FunctionInfo) -> bool>,
+    /// Only functions that were on a stack: the genome was cut to some processes.
+    pub only_seen: bool,
     /// Share of lost events (0 to 1) above which loss is more than accepted.
     pub max_loss: f64,
 }
@@ -74,8 +78,12 @@ pub fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut report = Report::of(genome, choice.max_loss);
-    if let Some(wanted) = choice.func {
-        report.retain(genome, wanted);
+    let seen = choice.only_seen.then(|| process::seen(genome));
+    if seen.is_some() || choice.func.is_some() {
+        report.retain(genome, &|id, info| {
+            seen.as_ref().is_none_or(|seen| seen.contains(&id))
+                && choice.func.is_none_or(|wanted| wanted(info))
+        });
     }
     match choice.form {
         Form::Json => json::write(&report, out),
@@ -131,6 +139,7 @@ fn write_csv(
         }
         By::Module => csv::groups("module", &sorted(group::modules(genome)), out),
         By::Thread => csv::groups("thread", &sorted(group::threads(genome)), out),
+        By::Process => csv::groups("process", &sorted(process::groups(genome)), out),
     }
 }
 
@@ -168,6 +177,7 @@ fn write_table(
         }
         By::Module => write_groups("MODULE", group::modules(genome), choice, page, out),
         By::Thread => write_groups("THREAD", group::threads(genome), choice, page, out),
+        By::Process => write_groups("PROCESS", process::groups(genome), choice, page, out),
     }
 }
 

@@ -115,6 +115,7 @@ fn what_single_calls_took_fits_its_page_and_shows_what_it_is_sorted_by() {
         limit: 40,
         returned: false,
         func: None,
+        only_seen: false,
         max_loss: 0.001,
     };
     for width in [60, 80, 132] {
@@ -282,6 +283,7 @@ fn chosen(form: Form, by: By, func: Option<&dyn Fn(&FunctionInfo) -> bool>) -> S
         limit: 40,
         returned: false,
         func,
+        only_seen: false,
         max_loss: 0.001,
     };
     text(|out| choice::write(&example(), &choice, page(100), out))
@@ -353,6 +355,7 @@ fn kept_calls_stand_above_the_functions_and_the_end_says_how_many() {
         limit: 40,
         returned: false,
         func: None,
+        only_seen: false,
         max_loss: 0.001,
     };
     let report = text(|out| choice::write(&triggered(), &choice, page(100), out));
@@ -374,6 +377,7 @@ fn return_values_stand_below_the_functions_where_they_are_asked_for() {
         limit: 1,
         returned,
         func: None,
+        only_seen: false,
         max_loss: 0.001,
     };
     let shown = text(|out| choice::write(&genome, &choice(true), page(80), out));

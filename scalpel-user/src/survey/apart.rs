@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::chosen::{self, Chosen, Surveyed};
-use super::reader::functions_of;
+use super::reader::{functions_around, functions_of};
 use super::{Candidate, Question, Survey, SurveyError};
 use crate::function::FunctionInfo;
 use crate::image::{DebugFiles, KernelRelease, ProcessFacts};
 use crate::plan::{Choice, Exits};
 use crate::sandbox::{Channel, Message, Sandbox};
+use crate::symbol::Few;
 
 /// Paths are bytes, whatever they spell.
 type PathBytes = Vec<u8>;
@@ -33,6 +34,8 @@ enum Ask {
         candidates: Vec<CandidateWords>,
     },
     Functions(PathBytes),
+    /// Around these offsets of the file.
+    FunctionsAt(PathBytes, Vec<u64>),
 }
 
 /// A candidate without its file.
@@ -50,6 +53,7 @@ enum Say {
     DebugFile(String),
     Surveyed(Answer),
     Functions(Option<Vec<FunctionInfo>>),
+    FunctionsAt(Option<Few>),
     Refused(Refused),
 }
 
@@ -139,6 +143,24 @@ pub(super) fn functions(
     }
 }
 
+/// Those around a few offsets of a file, there.
+pub(super) fn functions_at(
+    mut sandbox: Sandbox,
+    path: &Path,
+    file: &File,
+    offsets: &[u64],
+) -> Result<Option<Few>, SurveyError> {
+    let ask = Ask::FunctionsAt(path.as_os_str().as_bytes().to_vec(), offsets.to_vec());
+    match answer(&mut sandbox, &ask, &[file], &|_path| None) {
+        Ok(Say::FunctionsAt(few)) => {
+            ended(sandbox);
+            Ok(few)
+        }
+        Ok(_) => Err(SurveyError::Reader("it gave another answer".into())),
+        Err(error) => Err(died(sandbox, &error)),
+    }
+}
+
 /// Asks, hands over the separate debug files that are wanted, and gives the answer.
 fn answer(
     sandbox: &mut Sandbox,
@@ -222,6 +244,11 @@ pub fn serve(channel: Channel) -> io::Result<()> {
             Ask::Functions(path) => {
                 let file = files.into_iter().next().map(File::from);
                 Say::Functions(file.and_then(|file| functions_of(&path_of(path), &file)))
+            }
+            Ask::FunctionsAt(path, offsets) => {
+                let file = files.into_iter().next().map(File::from);
+                let around = |file: File| functions_around(&path_of(path), &file, &offsets);
+                Say::FunctionsAt(file.and_then(around))
             }
             Ask::Survey {
                 facts,

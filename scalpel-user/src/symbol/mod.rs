@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use crate::event::Pid;
 use crate::function::{ExitStrategy, FunctionInfo, Language, SourcePlace, UnknownReason};
@@ -45,8 +46,26 @@ pub trait FunctionReader {
     /// All functions of the file, in any order; `None` if it cannot be read.
     fn functions(&self, path: &Path, file: &File) -> Option<Vec<FunctionInfo>>;
 
+    /// Those of them that lie around these offsets of the file: a file may have hundreds of thousands, of which few are
+    /// ever asked for. The error says why nothing of the file can be known.
+    fn functions_at(
+        &self,
+        path: &Path,
+        file: &File,
+        offsets: &[u64],
+    ) -> Result<Option<Few>, UnknownReason>;
+
     /// Name for people, and language, of a name from a symbol table.
     fn display(&self, raw_name: &str) -> (String, Language);
+}
+
+/// A few functions of a file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Few {
+    /// They.
+    pub functions: Vec<FunctionInfo>,
+    /// The file has no function at all.
+    pub is_stripped: bool,
 }
 
 /// What is behind a mapping.
@@ -96,6 +115,8 @@ pub struct Symbolizer {
     vdso: Vdso,
     lines: Lines,
     known: FxHashMap<(Pid, u64), Named>,
+    /// Names come from tables of symbols alone, and of each file no more is kept than was asked for.
+    is_frugal: bool,
 }
 
 impl Symbolizer {
@@ -110,6 +131,38 @@ impl Symbolizer {
             vdso: Vdso::default(),
             lines: Lines::default(),
             known: FxHashMap::default(),
+            is_frugal: false,
+        }
+    }
+
+    /// One for very many programs: of each file it keeps the functions around the addresses that were announced
+    /// ([`Self::announce`]), and it reads no debug information: neither lines nor what is inlined.
+    pub fn frugal(reader: Box<dyn FunctionReader>) -> Self {
+        Self {
+            is_frugal: true,
+            ..Self::new(reader)
+        }
+    }
+
+    /// These will be asked for: reads, where it is frugal, what is around them, each file once.
+    pub fn announce(&mut self, addresses: &[(Pid, u64)]) {
+        if !self.is_frugal {
+            return;
+        }
+        let mut wanted: BTreeMap<ModuleId, Vec<u64>> = BTreeMap::new();
+        for (pid, address) in addresses {
+            let space = self.spaces.get(pid).filter(|_| *address < KERNEL_SPACE);
+            if let Some((start, Region::File { module, offset })) =
+                space.and_then(|space| space.at(*address))
+            {
+                let offsets = wanted.entry(*module).or_default();
+                offsets.push(address - start + offset);
+            }
+        }
+        for (module, mut offsets) in wanted {
+            offsets.sort_unstable();
+            offsets.dedup();
+            self.modules.read_around(module, offsets, &*self.reader);
         }
     }
 
@@ -146,10 +199,11 @@ impl Symbolizer {
         self.known.retain(|(of, _), _| *of != pid);
     }
 
-    /// Keeps the perf map of a process (`/tmp/perf-PID.map`) as it is now, before it ends and its root is gone.
-    /// `inner` is its pid in its own pid namespace.
-    pub fn keep_perf_map(&mut self, pid: Pid, inner: Pid) {
-        self.jit.insert(pid, JitMap::read(pid, inner));
+    /// Keeps the perf map of a process (`/tmp/perf-PID.map`) as it is now, before it ends and its root is gone: for
+    /// addresses of `space`, which is the process or stands for one of its programs. `inner` is its pid in its own pid
+    /// namespace.
+    pub fn keep_perf_map(&mut self, space: Pid, pid: Pid, inner: Pid) {
+        self.jit.insert(space, JitMap::read(pid, inner));
     }
 
     /// The files that a process has mapped as code, as far as they could be opened.
@@ -181,6 +235,9 @@ impl Symbolizer {
     /// Functions that are inlined at an address of `pid`, the outermost first: each is a part of the one before it, and the
     /// first of the function that [`Self::resolve`] names.
     pub fn inlined(&mut self, pid: Pid, address: u64) -> Vec<Arc<FunctionInfo>> {
+        if self.is_frugal {
+            return Vec::new();
+        }
         let Some((start, Region::File { module, offset })) =
             self.spaces.get(&pid).and_then(|space| space.at(address))
         else {
@@ -238,6 +295,9 @@ impl Symbolizer {
         path: &Path,
         file_offsets: &[u64],
     ) -> Vec<Option<(String, Option<u32>)>> {
+        if self.is_frugal {
+            return vec![None; file_offsets.len()];
+        }
         let lines = self.lines.of_many(path, file_offsets).into_iter();
         lines
             .map(|line| line.map(|line| (line.file, line.line)))
@@ -291,7 +351,7 @@ impl Symbolizer {
 
     fn in_file(&mut self, module: ModuleId, file_offset: u64) -> Named {
         let function = self.modules.look_up(module, file_offset, &*self.reader)?;
-        if function.line.is_some() || function.unknown.is_some() {
+        if self.is_frugal || function.line.is_some() || function.unknown.is_some() {
             return Ok(function);
         }
         let Some(line) = self

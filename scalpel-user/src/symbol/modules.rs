@@ -15,7 +15,7 @@ use super::{FunctionReader, Named};
 use crate::function::{ExitStrategy, FunctionInfo, SourcePlace, UnknownReason};
 
 /// A file, by the order in which it was first seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ModuleId(pub(super) usize);
 
 #[derive(Debug)]
@@ -32,10 +32,36 @@ enum Functions {
     Unread,
     /// By file offset, no two alike.
     Known(Vec<Arc<FunctionInfo>>),
+    Few(Around),
+    Unreadable(UnknownReason),
     /// The reader could not read the file: blazesym is asked.
     Foreign {
         build_id: String,
     },
+}
+
+/// The functions around a few offsets.
+#[derive(Debug)]
+struct Around {
+    /// By rising number.
+    offsets: Vec<u64>,
+    /// As those of all.
+    functions: Vec<Arc<FunctionInfo>>,
+    is_stripped: bool,
+}
+
+impl Around {
+    /// `None` = nobody asked for that one.
+    fn look_up(&self, file_offset: u64) -> Option<Named> {
+        match around(&self.functions, file_offset) {
+            Ok(function) => Some(Ok(function)),
+            Err(_) if self.is_stripped => Some(Err(UnknownReason::Stripped)),
+            Err(_) => {
+                let asked = self.offsets.binary_search(&file_offset).is_ok();
+                asked.then_some(Err(UnknownReason::NoSymbol))
+            }
+        }
+    }
 }
 
 /// Identity of a module: device and inode, or the path where there is no file.
@@ -88,6 +114,30 @@ impl Modules {
         self.modules.get(module.0)?.readable.as_deref()
     }
 
+    /// Reads no more of a file that was not read yet than what is around these offsets, which rise.
+    pub(super) fn read_around(
+        &mut self,
+        id: ModuleId,
+        offsets: Vec<u64>,
+        reader: &dyn FunctionReader,
+    ) {
+        let Some(module) = self.modules.get_mut(id.0) else {
+            return;
+        };
+        let (Ok(file), Functions::Unread) = (&module.file, &module.functions) else {
+            return;
+        };
+        module.functions = match reader.functions_at(&module.path, file, &offsets) {
+            Ok(Some(few)) => Functions::Few(Around {
+                offsets,
+                functions: by_offset(few.functions),
+                is_stripped: few.is_stripped,
+            }),
+            Ok(None) => foreign(module.readable.as_deref()),
+            Err(reason) => Functions::Unreadable(reason),
+        };
+    }
+
     /// The function around an offset of the file.
     pub(super) fn look_up(
         &mut self,
@@ -97,7 +147,12 @@ impl Modules {
     ) -> Named {
         let module = self.modules.get_mut(id.0).ok_or(UnknownReason::Unmapped)?;
         let file = module.file.as_ref().map_err(Clone::clone)?;
-        if matches!(module.functions, Functions::Unread) {
+        if let Functions::Few(few) = &module.functions
+            && let Some(named) = few.look_up(file_offset)
+        {
+            return named;
+        }
+        if matches!(module.functions, Functions::Unread | Functions::Few(_)) {
             module.functions = read(&module.path, file, module.readable.as_deref(), reader);
         }
         match &module.functions {
@@ -106,7 +161,8 @@ impl Modules {
                 let foreign = self.foreign.get_or_insert_with(without_lines);
                 ask(foreign, module, build_id, file_offset, reader)
             }
-            Functions::Unread => Err(UnknownReason::NoSymbol),
+            Functions::Unreadable(reason) => Err(reason.clone()),
+            Functions::Unread | Functions::Few(_) => Err(UnknownReason::NoSymbol),
         }
     }
 
@@ -154,18 +210,22 @@ fn read(
     reader: &dyn FunctionReader,
 ) -> Functions {
     match reader.functions(path, file) {
-        Some(functions) => {
-            let mut functions: Vec<_> = functions.into_iter().map(Arc::new).collect();
-            functions.sort_by_key(|function| function.file_offset);
-            functions.dedup_by_key(|function| function.file_offset);
-            Functions::Known(functions)
-        }
-        None => {
-            let build_id = readable.and_then(|path| read_elf_build_id(path).ok().flatten());
-            Functions::Foreign {
-                build_id: build_id.map(|id| hex(&id)).unwrap_or_default(),
-            }
-        }
+        Some(functions) => Functions::Known(by_offset(functions)),
+        None => foreign(readable),
+    }
+}
+
+fn by_offset(functions: Vec<FunctionInfo>) -> Vec<Arc<FunctionInfo>> {
+    let mut functions: Vec<_> = functions.into_iter().map(Arc::new).collect();
+    functions.sort_by_key(|function| function.file_offset);
+    functions.dedup_by_key(|function| function.file_offset);
+    functions
+}
+
+fn foreign(readable: Option<&Path>) -> Functions {
+    let build_id = readable.and_then(|path| read_elf_build_id(path).ok().flatten());
+    Functions::Foreign {
+        build_id: build_id.map(|id| hex(&id)).unwrap_or_default(),
     }
 }
 

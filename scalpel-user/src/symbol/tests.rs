@@ -12,6 +12,10 @@ impl FunctionReader for Nothing {
         None
     }
 
+    fn functions_at(&self, _: &Path, _: &File, _: &[u64]) -> Result<Option<Few>, UnknownReason> {
+        Ok(None)
+    }
+
     fn display(&self, raw_name: &str) -> (String, Language) {
         (format!("<{raw_name}>"), Language::Rust)
     }
@@ -41,6 +45,20 @@ impl FunctionReader for One {
             ordinal: 0,
             place: Default::default(),
         }])
+    }
+
+    fn functions_at(
+        &self,
+        path: &Path,
+        file: &File,
+        offsets: &[u64],
+    ) -> Result<Option<Few>, UnknownReason> {
+        let all = self.functions(path, file).unwrap_or_default().into_iter();
+        let is_asked = |one: &FunctionInfo| offsets.iter().any(|at| *at >= one.file_offset);
+        Ok(Some(Few {
+            functions: all.filter(is_asked).collect(),
+            is_stripped: false,
+        }))
     }
 
     fn display(&self, raw_name: &str) -> (String, Language) {
@@ -237,4 +255,58 @@ fn kernel_addresses_are_named_or_hidden() {
         0 => assert_eq!(named, Err(UnknownReason::KernelHidden)),
         _ => assert_eq!(named.unwrap().key(), "kernel:[kernel]:schedule"),
     }
+}
+
+#[test]
+fn a_frugal_one_reads_each_file_once_and_no_more_than_was_announced() {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    /// What was asked for, of how many files.
+    struct Asked(Rc<RefCell<Vec<Vec<u64>>>>);
+    impl FunctionReader for Asked {
+        fn functions(&self, path: &Path, file: &File) -> Option<Vec<FunctionInfo>> {
+            self.0.borrow_mut().push(Vec::new());
+            One.functions(path, file)
+        }
+
+        fn functions_at(
+            &self,
+            path: &Path,
+            file: &File,
+            offsets: &[u64],
+        ) -> Result<Option<Few>, UnknownReason> {
+            self.0.borrow_mut().push(offsets.to_vec());
+            One.functions_at(path, file, offsets)
+        }
+
+        fn display(&self, raw_name: &str) -> (String, Language) {
+            One.display(raw_name)
+        }
+    }
+    let asked = Rc::default();
+    let mut symbolizer = Symbolizer::frugal(Box::new(Asked(Rc::clone(&asked))));
+    let file = Arc::new(File::open("/proc/self/exe").unwrap());
+    for pid in [1, 2] {
+        symbolizer.map(
+            Pid(pid),
+            Mapping {
+                start: 0x10000,
+                end: 0x20000,
+                offset: 0,
+                backing: Backing::File("/x".into(), Ok(Arc::clone(&file))),
+            },
+        );
+    }
+    let (named, nameless) = (0x11010, 0x18000);
+    symbolizer.announce(&[(Pid(1), named), (Pid(2), named), (Pid(2), nameless)]);
+    for pid in [Pid(1), Pid(2)] {
+        let answers = symbolizer.resolve(pid, &[named, nameless]);
+        assert_eq!(answers[0].as_ref().unwrap().name, "one");
+        assert_eq!(answers[1], Err(UnknownReason::NoSymbol));
+        assert!(symbolizer.inlined(pid, named).is_empty());
+    }
+    assert_eq!(*asked.borrow(), [vec![0x1010, 0x8000]]);
+    // What nobody announced takes another look.
+    symbolizer.resolve(Pid(1), &[0x18001]);
+    assert_eq!(asked.borrow().len(), 2);
 }

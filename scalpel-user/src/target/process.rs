@@ -155,6 +155,14 @@ impl Process {
         Ok(MappedImage::open_all(self, &self.maps()?))
     }
 
+    /// The same of some of its mappings.
+    pub fn images_of(&self, maps: &[Mapping]) -> Vec<MappedImage> {
+        match maps {
+            [] => Vec::new(),
+            maps => MappedImage::open_all(self, maps),
+        }
+    }
+
     /// Its threads, in order of id.
     pub fn threads(&self) -> Result<Vec<Thread>, TargetError> {
         let folder = self.proc_path("task");

@@ -1,6 +1,8 @@
 //! What the processes of a recording have mapped, with the files held open: so that addresses can be named at the end,
 //! also of a process that is gone and of files that were deleted.
 
+mod look;
+
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +18,7 @@ use crate::function::{FunctionInfo, UnknownReason};
 use crate::rooted;
 use crate::survey::ImageReader;
 use crate::symbol::{Backing, MappedCode, Mapping, Named, Symbolizer};
-use crate::target::{self, MappedImage, Process};
+use crate::target::{self, FileId, MappedImage, Process};
 
 /// Mappings that came this long before an exec may be its own: the kernel reports them first.
 const EXEC_WINDOW_NS: u64 = 1_000_000_000;
@@ -29,19 +31,29 @@ pub(crate) struct Names {
     namespaces: FxHashMap<Pid, u64>,
     seen: FxHashSet<(Pid, String)>,
     recent: VecDeque<(Pid, Control)>,
-    inner_pids: FxHashMap<Pid, Pid>,
+    /// The number under which a process's addresses are known, and its pid in its own namespace.
+    inner_pids: FxHashMap<Pid, (Pid, Pid)>,
+    /// What maps say of which file a held one is, where many processes have the same.
+    identities: FxHashMap<(u64, PathBuf), FileId>,
+    most_held: usize,
 }
 
 impl Names {
     /// Nothing mapped yet.
     pub(crate) fn new() -> Self {
+        Self::with(Symbolizer::new(Box::new(ImageReader)))
+    }
+
+    fn with(symbolizer: Symbolizer) -> Self {
         Self {
-            symbolizer: Symbolizer::new(Box::new(ImageReader)),
+            symbolizer,
             held: FxHashMap::default(),
             namespaces: FxHashMap::default(),
             seen: FxHashSet::default(),
             recent: VecDeque::new(),
             inner_pids: FxHashMap::default(),
+            identities: FxHashMap::default(),
+            most_held: usize::MAX,
         }
     }
 
@@ -49,7 +61,7 @@ impl Names {
     pub(crate) fn describe(&mut self, process: &Process, time: MonoTime) -> Vec<Control> {
         let pid = process.pid();
         if let Some(&inner) = process.status().unwrap_or_default().namespace_pids.last() {
-            self.inner_pids.insert(pid, Pid(inner));
+            self.inner_pids.insert(pid, (pid, Pid(inner)));
         }
         for image in process.images().unwrap_or_default() {
             self.hold(pid, &image);
@@ -196,8 +208,8 @@ impl Names {
 
     /// Before the processes end: keeps what is only readable while they live.
     pub(super) fn keep_perf_maps(&mut self) {
-        for (&pid, &inner) in &self.inner_pids {
-            self.symbolizer.keep_perf_map(pid, inner);
+        for (&pid, &(space, inner)) in &self.inner_pids {
+            self.symbolizer.keep_perf_map(space, pid, inner);
         }
     }
 
@@ -234,6 +246,11 @@ impl Names {
     /// The files that a process has mapped as code.
     pub(super) fn code(&self, pid: Pid) -> Vec<MappedCode> {
         self.symbolizer.code(pid)
+    }
+
+    /// These addresses will be named.
+    pub(super) fn announce(&mut self, addresses: &[(Pid, u64)]) {
+        self.symbolizer.announce(addresses);
     }
 
     /// Names addresses of one process.
