@@ -195,6 +195,15 @@ pub(crate) mod made {
         }
     }
 
+    pub(crate) fn process_ended(time: u64, pid: u32) -> Control {
+        Control::Exit {
+            time: MonoTime(time),
+            pid: Pid(pid),
+            tid: Tid(pid),
+            process_ended: Some(0),
+        }
+    }
+
     pub(crate) fn exec(time: u64, pid: u32, path: &str) -> Control {
         Control::Exec {
             time: MonoTime(time),

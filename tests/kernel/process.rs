@@ -1,7 +1,10 @@
 //! Threads, forks, execs, late libraries: everything that a process may do to itself while it is watched.
 
+use std::process::Command;
+
 use anyhow::{Context as _, ensure};
 use scalpel_tests::catalog::{CALLS, DYING, EXECS, FORKS, LIBPLUGIN, PLUGINS, THREADS};
+use scalpel_tests::child::Running;
 use scalpel_tests::residue;
 use scalpel_tests::suite::{Outcome, Suite};
 use scalpel_tests::target::Target;
@@ -12,6 +15,7 @@ pub(crate) fn add(suite: &mut Suite) {
     tests!(suite, "process":
         threads_of_every_age_are_counted,
         children_are_followed_when_asked_and_named_when_not,
+        children_that_are_there_already_are_recorded_with_their_parent,
         a_program_that_execs_keeps_its_output_and_its_counts,
         a_library_that_is_not_loaded_yet_is_refused_by_name,
         a_library_loaded_later_changes_no_count,
@@ -74,6 +78,34 @@ fn children_are_followed_when_asked_and_named_when_not() -> Outcome {
             report.doubts
         );
     }
+    Ok(())
+}
+
+/// A server's workers are there when its first process is named; what they use is what probes are compared with.
+fn children_that_are_there_already_are_recorded_with_their_parent() -> Outcome {
+    let copy = FORKS.copy()?;
+    let summary = copy.directory().join("summary.json");
+    let mut parent = Command::new("sh");
+    parent
+        .args(["-c", "\"$0\" --wait; exit $?"])
+        .arg(copy.path());
+    let mut parent = Running::start(parent)?;
+    parent.stdout_line(|line| line == "ready\n")?;
+    let recording = crate::exact(copy.directory())
+        .args(["-s", "-f", "task", "--summary"])
+        .args([summary.as_os_str()])
+        .attach(parent.pid())?;
+    parent.say("go\n")?;
+    let truth = Truth::of(&parent.stdout_line(|line| line.starts_with("{\"calls\""))?)?;
+    let recorded = recording.stop()?.expect_code(0)?;
+    parent.wait()?.expect_code(4)?;
+    let (own, children) = (truth.calls("task")?, truth.measured("children_task")?);
+    let seen = recorded.report()?.calls("task")?;
+    ensure!(seen == own + children, "{seen} of {own} and {children}");
+    let summary: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&summary)?)?;
+    let share = summary.pointer("/overhead/target_share_high");
+    let share = share.and_then(serde_json::Value::as_f64);
+    ensure!(share > Some(0.0), "what it costs is announced: {summary:#}");
     Ok(())
 }
 

@@ -18,7 +18,7 @@ pub struct TargetArgs {
     /// Start this command and watch it from its first instruction.
     #[arg(last = true, value_name = "CMD", help_heading = "Target")]
     pub command: Vec<OsString>,
-    /// Watch children of the target too.
+    /// Watch children of the target too: those that are there, and those that are born.
     #[arg(short, long, help_heading = "Target")]
     pub subprocesses: bool,
 }

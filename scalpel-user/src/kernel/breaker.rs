@@ -5,13 +5,15 @@
 //! slow the target down, so one observation tells which functions have to go.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::event::{FuncId, MonoTime};
 
 /// Overhead above this multiple of the limit is acted on at once; below it, after [`PATIENCE_NS`] of evidence.
 const URGENT: f64 = 4.0;
-/// Length of the evidence for a function that is not urgent, in ns.
-const PATIENCE_NS: u64 = 1_000_000_000;
+/// Length of the evidence for a function that is not urgent.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE_NS: u64 = PATIENCE.as_secs() * 1_000_000_000;
 /// Shortest interval that says anything, in ns.
 const SHORTEST_NS: u64 = 2_000_000;
 /// Probe time between two observations that harms nobody, in ns. Below it nothing is given up: a program that is

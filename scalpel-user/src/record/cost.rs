@@ -5,13 +5,13 @@
 use rustc_hash::FxHashSet;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::event::FuncId;
+use crate::event::{Control, FuncId, Pid};
 use crate::function::ExitStrategy;
 use crate::kernel::attach::SiteRequest;
 use crate::kernel::calibrate::ProbeCosts;
 use crate::kernel::{cpu_apart_ns, process_cpu_ns};
 use crate::sandbox;
-use crate::target::Process;
+use crate::target::{Process, waited_for_cpu_ns};
 
 /// CPU time of the targets, as last seen.
 #[derive(Debug, Default)]
@@ -19,24 +19,44 @@ pub(super) struct TargetCpu {
     processes: Vec<(Process, u64, u64)>,
     /// Nobody but us reaps them: their numbers stay theirs when they have ended.
     are_ours: bool,
+    /// Who was born to them since, and lives.
+    children: FxHashSet<Pid>,
+    /// What these had used when they were looked at last, in ns.
+    of_children: u64,
 }
 
 impl TargetCpu {
     pub(super) fn of(processes: &[Process], are_ours: bool) -> Self {
-        let seen = |process: &Process| {
-            let cpu = cpu_ns(process, are_ours).unwrap_or(0);
-            (process.clone(), cpu, cpu)
-        };
-        Self {
-            processes: processes.iter().map(seen).collect(),
+        let mut all = Self {
             are_ours,
-        }
+            ..Self::default()
+        };
+        processes.iter().for_each(|process| all.add(process));
+        all
     }
 
     /// One more, from now on.
     pub(super) fn add(&mut self, process: &Process) {
         let cpu = cpu_ns(process, self.are_ours).unwrap_or(0);
         self.processes.push((process.clone(), cpu, cpu));
+    }
+
+    /// Takes note of who is born to them and ends. A child that has ended and was waited for is in its parent's account; one
+    /// that nobody waits for is not, so that less is known to be used than was.
+    pub(super) fn control(&mut self, control: &Control) {
+        match control {
+            Control::Fork { parent, child, .. } if parent != child => {
+                self.children.insert(*child);
+            }
+            Control::Exit {
+                pid,
+                process_ended: Some(_),
+                ..
+            } => {
+                self.children.remove(pid);
+            }
+            _ => {}
+        }
     }
 
     /// To be called while the processes live, or are not reaped yet.
@@ -46,20 +66,31 @@ impl TargetCpu {
         }
     }
 
-    /// CPU time used since the start, in ns.
+    /// The last look of all: at the children, too, which are many maybe.
+    pub(super) fn look_at_all(&mut self) {
+        self.look();
+        let of_child = |pid: &Pid| cpu_with_waited_for(*pid).unwrap_or(0);
+        self.of_children = self.children.iter().map(of_child).sum();
+    }
+
+    /// CPU time used since the start, in ns; of children as of [`Self::look_at_all()`].
     pub(super) fn used_ns(&self) -> u64 {
-        self.processes
-            .iter()
-            .map(|(_, first, last)| last - first)
-            .sum()
+        let since = |(_, first, last): &(Process, u64, u64)| last - first;
+        self.processes.iter().map(since).sum::<u64>() + self.of_children
     }
 }
 
 /// CPU time of all threads of a process, ended ones too. Clock ticks are too coarse for a short program.
 fn cpu_ns(process: &Process, is_ours: bool) -> Option<u64> {
-    let cpu = process_cpu_ns(process.pid().0).ok()?;
+    let cpu = cpu_with_waited_for(process.pid())?;
     // Asked after the reading, this proves that the number was its own.
     (is_ours || process.is_alive()).then_some(cpu)
+}
+
+/// CPU time of a process, and of the children that it has waited for.
+fn cpu_with_waited_for(pid: Pid) -> Option<u64> {
+    let own = process_cpu_ns(pid.0).ok()?;
+    Some(own + waited_for_cpu_ns(pid).unwrap_or(0))
 }
 
 /// CPU time of this process so far in ns, and of what others have done for it: system calls apart, executables read.
@@ -97,11 +128,12 @@ pub(super) fn probes_ns(
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
     use std::process::Command;
     use std::sync::Arc;
 
     use super::*;
-    use crate::event::Pid;
+    use crate::event::made;
     use crate::kernel::attach::ProbedFile;
 
     #[test]
@@ -150,5 +182,44 @@ mod tests {
         cpu.look();
         assert!(cpu.used_ns() > 0, "{cpu:?}");
         child.wait().unwrap();
+    }
+    /// Both ways of knowing it: of one that lives, and of one that its parent has waited for.
+    #[test]
+    fn what_children_use_is_used_by_their_parents() {
+        let busy = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+        for (script, lives) in [
+            (
+                format!("read x; (sleep 0; {busy}; echo; read x) & echo $!; wait"),
+                true,
+            ),
+            (
+                format!("read x; (sleep 0; {busy}) & echo $!; wait; echo; read x"),
+                false,
+            ),
+        ] {
+            let mut parent = Command::new("bash")
+                .args(["-c", &script])
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let process = Process::open(Pid(parent.id())).unwrap();
+            let mut cpu = TargetCpu::of(std::slice::from_ref(&process), true);
+            let mut stdin = parent.stdin.take().unwrap();
+            stdin.write_all(b"go\n").unwrap();
+            let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();
+            let child: u32 = lines.next().unwrap().unwrap().parse().unwrap();
+            cpu.control(&made::fork(1, parent.id(), child));
+            lines.next().unwrap().unwrap();
+            let own = process_cpu_ns(parent.id()).unwrap();
+            if !lives {
+                cpu.control(&made::process_ended(2, child));
+            }
+            cpu.look_at_all();
+            // A loop of 60,000 rounds takes longer than a parent that waits.
+            assert!(cpu.used_ns() > 2 * own, "{lives}: {own} of {cpu:?}");
+            drop(stdin);
+            parent.wait().unwrap();
+        }
     }
 }

@@ -138,7 +138,7 @@ impl Live {
 
     /// Takes the probes off and drains what is left.
     fn detach(&mut self, output: &Output) -> (DetachReport, PollerReport) {
-        self.cpu.look();
+        self.cpu.look_at_all();
         // It may have been held up until the very moment in which it was told to end.
         for note in self.tracer.as_ref().map(Tracer::lapses).unwrap_or_default() {
             self.take(Input::Note(note));
@@ -318,8 +318,7 @@ impl Live {
         // An estimate cannot be more than everything.
         let whole = |ns: u64| ns.saturating_add(programs_ns.unwrap_or(0)) as f64;
         let share = |ns: u64| (whole(ns) / used as f64).min(1.0);
-        // Of children only the hits are known, not the CPU time.
-        let is_known = used > 0 && high > 0 && !self.unwatched.watched_children();
+        let is_known = used > 0 && high > 0;
         Cost {
             programs_ns,
             target_share: is_known.then(|| (share(low), share(high))),

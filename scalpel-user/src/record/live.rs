@@ -243,6 +243,7 @@ impl Live {
         mut watcher: Option<&mut (dyn Watcher + '_)>,
     ) -> Result<()> {
         let mut looked = Instant::now();
+        self.admit_late_children(subject);
         while !stopper.should_stop() && self.log_failure.is_none() {
             match self.inputs.recv_timeout(TICK / 2) {
                 Ok((feed, input)) => self.receive(feed, input),
@@ -336,6 +337,7 @@ impl Live {
         self.names.control(&control);
         self.waits.control(&control);
         self.unwatched.control(&control);
+        self.judge_with(&control);
         let after = match &control {
             Control::Exec { time, pid, .. } => Some((*pid, *time)),
             _ => None,

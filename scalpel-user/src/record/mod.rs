@@ -117,7 +117,7 @@ pub fn run(
     let uuid = uuid::Uuid::new_v4();
     let place = runtimes::place(plan, &uuid)?;
     let environment = runtimes::environment(plan, place.as_ref(), output);
-    let mut subject = Subject::open(&plan.target, &environment)?;
+    let mut subject = Subject::open(&plan.target, plan.subprocesses, &environment)?;
     output.detail(&format!("looking for functions of {}", subject.command));
     let mechanism = if plan.runtimes.alone {
         Mechanism::Multi

@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 use crate::event::Pid;
 use crate::image::KernelRelease;
 use crate::plan::{CommandLine, RecordPlan, Target};
-use crate::survey::{self, Question, Survey};
+use crate::survey::{self, Question, Survey, SurveyError};
 use crate::target::{
     Backing, Cgroup, FileId, Mapping, Process, Spawned, Status, TargetError, by_comm,
     others_of_the_same_program,
@@ -28,12 +28,29 @@ pub(super) struct Subject {
     pub cgroup: Option<Cgroup>,
     /// All processes of the host: `processes` are none.
     pub is_host: bool,
+    /// Their children are recorded, too.
+    pub follows: bool,
 }
 
 impl Subject {
     /// Takes hold of what the plan names; a command is forked and held before its exec.
-    /// `environment`: variables of the command that differ from ours.
-    pub(super) fn open(target: &Target, environment: &[(OsString, OsString)]) -> Result<Self> {
+    /// `environment`: variables of the command that differ from ours. `follows`: so are those that were born to them.
+    pub(super) fn open(
+        target: &Target,
+        follows: bool,
+        environment: &[(OsString, OsString)],
+    ) -> Result<Self> {
+        let mut subject = Self::alone(target, environment)?;
+        let is_running = subject.spawned.is_none() && subject.cgroup.is_none();
+        subject.follows = follows && is_running;
+        if subject.follows {
+            let children = descendants(&subject.processes);
+            subject.processes.extend(children);
+        }
+        Ok(subject)
+    }
+
+    fn alone(target: &Target, environment: &[(OsString, OsString)]) -> Result<Self> {
         match target {
             Target::Pids(pids) => {
                 let open = |&pid: &Pid| Process::open(pid);
@@ -90,6 +107,7 @@ impl Subject {
             command,
             cgroup: None,
             is_host: false,
+            follows: false,
         }
     }
 
@@ -140,13 +158,32 @@ impl Subject {
         }
         let mut looked_at = FxHashSet::default();
         let mut surveys = Vec::new();
+        let mut without = None;
         for process in &self.processes {
             let named = || format!("process {} ({})", process.pid(), process.name());
-            if looked_at.insert(likeness(process).with_context(named)?) {
-                surveys.push(survey::of_process(process, &question).with_context(named)?);
+            let survey = match likeness(process).map(|likeness| looked_at.insert(likeness)) {
+                Ok(false) => continue,
+                Ok(true) => survey::of_process(process, &question),
+                Err(error) => Err(error.into()),
+            };
+            match survey {
+                // Another program of the family may have what this one has not.
+                Err(error @ (SurveyError::NoFunction { .. } | SurveyError::NoLibrary { .. }))
+                    if self.follows =>
+                {
+                    without.get_or_insert((error, named()));
+                }
+                // A child that has ended calls nothing any more.
+                Err(_) if self.follows && !process.is_alive() => {}
+                survey => surveys.push(survey.with_context(named)?),
             }
         }
-        Ok(surveys)
+        match without {
+            Some((error, name)) if surveys.is_empty() => {
+                Err(anyhow::Error::new(error).context(name))
+            }
+            _ => Ok(surveys),
+        }
     }
 
     /// What should be known of a process before its numbers are: who else holds it, whether it runs at all, and who
@@ -173,6 +210,22 @@ impl Subject {
         }
         !self.processes.iter().any(Process::is_alive)
     }
+}
+
+/// Who was born to these, and to those, as far as they live.
+pub(super) fn descendants(of: &[Process]) -> Vec<Process> {
+    let mut known: FxHashSet<Pid> = of.iter().map(Process::pid).collect();
+    let mut found: Vec<Process> = Vec::new();
+    let mut parents = of.to_vec();
+    while let Some(parent) = parents.pop() {
+        let children = parent.children().unwrap_or_default();
+        let new = children.into_iter().filter(|pid| known.insert(*pid));
+        // One that has ended meanwhile calls nothing any more.
+        let new: Vec<Process> = new.filter_map(|pid| Process::open(pid).ok()).collect();
+        parents.extend(new.iter().cloned());
+        found.extend(new);
+    }
+    found
 }
 
 fn typed(line: &CommandLine) -> String {

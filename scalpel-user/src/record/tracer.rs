@@ -288,6 +288,11 @@ impl Tracer {
         Ok(self.kernel.watch_also(pid, start_time)?)
     }
 
+    /// A process that pays for probes, too.
+    pub(super) fn add_target(&mut self, pid: Pid) {
+        self.attachments.add_target(pid);
+    }
+
     /// A process has a probe of its own, which needs CPU times.
     pub(super) fn tell_switches(&mut self, pid: Pid) -> Result<()> {
         Ok(self.kernel.tell_switches(pid)?)

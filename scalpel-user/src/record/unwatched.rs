@@ -49,9 +49,9 @@ impl Unwatched {
         }
     }
 
-    /// Whether children were born that are watched.
-    pub(super) const fn watched_children(&self) -> bool {
-        self.follows && self.children > 0
+    /// Whether children are watched.
+    pub(super) const fn follows(&self) -> bool {
+        self.follows
     }
 
     /// What to say about them.

@@ -17,7 +17,7 @@ pub use error::TargetError;
 pub use find::{Cgroup, Found, by_comm, others_of_the_same_program, processes};
 pub use images::{FileId, MappedImage};
 pub use maps::{Backing, Mapping, parse_maps};
-pub use process::{Accounts, Process, Thread};
+pub use process::{Accounts, Process, Thread, waited_for_cpu_ns};
 pub use runtime::Runtime;
 pub use spawn::{ChildExit, Spawned};
 pub use status::Status;

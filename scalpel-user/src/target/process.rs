@@ -319,6 +319,14 @@ pub(super) fn comm(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(bytes)).into_owned()
 }
 
+/// CPU time of the children that a process has waited for, and of theirs, in ns, as coarse as the kernel's ticks; `None` = it is
+/// gone.
+pub fn waited_for_cpu_ns(pid: Pid) -> Option<u64> {
+    let stat = read_stat(pid).ok()?;
+    let ticks = stat.cutime.saturating_add(stat.cstime);
+    Some(ticks_to_ns(u64::try_from(ticks).unwrap_or(0)))
+}
+
 fn ticks_to_ns(ticks: u64) -> u64 {
     ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
 }

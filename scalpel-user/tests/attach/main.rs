@@ -5,6 +5,7 @@ mod drops;
 mod harm;
 mod links;
 mod others;
+mod pilot;
 mod subject;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     harm::add(&mut suite);
     links::add(&mut suite);
     drops::add(&mut suite);
+    pilot::add(&mut suite);
     counts::add(&mut suite);
     others::add(&mut suite);
     suite.run()

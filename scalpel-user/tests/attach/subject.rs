@@ -1,6 +1,6 @@
 //! A fixture as a subject of attaching: its functions, its `ret` instructions, and the loaded object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -206,6 +206,8 @@ pub(crate) struct Events {
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     events: BTreeMap<(u32, u8), u64>,
+    /// Processes that events of a function came from.
+    pids: BTreeMap<u32, BTreeSet<u32>>,
     /// The loss counters as they were told last.
     pub(crate) losses: Vec<Loss>,
 }
@@ -243,11 +245,17 @@ impl Counts {
             Input::Events(events) => {
                 for event in events {
                     *self.events.entry((event.func, event.kind)).or_default() += 1;
+                    self.pids.entry(event.func).or_default().insert(event.pid);
                 }
             }
             Input::Losses(losses) => self.losses.clone_from(losses),
             _ => {}
         }
+    }
+
+    /// How many processes events of a function came from.
+    pub(crate) fn processes(&self, func: u32) -> usize {
+        self.pids.get(&func).map_or(0, BTreeSet::len)
     }
 
     /// Events of one kind of a function.

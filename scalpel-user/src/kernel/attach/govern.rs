@@ -6,7 +6,6 @@ use super::super::breaker::{Observation, Verdict, Watched};
 use super::super::error::KernelError;
 use super::super::load::Mechanism;
 use super::super::marks::CountMarks;
-use super::super::sys;
 use super::shape::{Links, Member};
 use super::{Attachments, LiveGroup};
 use crate::event::{FuncId, MonoTime};
@@ -19,7 +18,8 @@ impl Attachments {
             return Vec::new();
         };
         let watched = self.watched();
-        let verdicts = breaker.observe(self.observation(now, &watched), &watched);
+        let seen = self.observation(now, &watched);
+        let verdicts = breaker.observe(seen, &watched);
         self.breaker = Some(breaker);
         let mut bounds: Vec<Bound> = verdicts
             .iter()
@@ -95,20 +95,20 @@ impl Attachments {
 
     /// Tells counting programs. Should that fail, calls that were open are timed up to when their caller ends: the kernel
     /// refuses no write to an array that it let us make.
-    fn mark(&self, tell: impl FnOnce(&CountMarks) -> Result<(), KernelError>) {
+    pub(super) fn mark(&self, tell: impl FnOnce(&CountMarks) -> Result<(), KernelError>) {
         if let Some(marks) = &self.marks {
             let told = tell(marks);
             debug_assert!(told.is_ok(), "{told:?}");
         }
     }
 
-    fn keep(&mut self, group: LiveGroup) {
+    pub(super) fn keep(&mut self, group: LiveGroup) {
         if !group.members.is_empty() {
             self.groups.push(group);
         }
     }
 
-    fn give_up(&mut self, group: &LiveGroup, reason: &str, now: MonoTime) -> Vec<Bound> {
+    pub(super) fn give_up(&mut self, group: &LiveGroup, reason: &str, now: MonoTime) -> Vec<Bound> {
         let bound = |member: &Member| Bound {
             func: member.func,
             since: Some(now),
@@ -121,7 +121,7 @@ impl Attachments {
     }
 
     /// Closes links in the background: the breaker must not wait for grace periods.
-    fn close_aside(&mut self, links: Links) {
+    pub(super) fn close_aside(&mut self, links: Links) {
         self.closing.retain(|thread| !thread.is_finished());
         if links.len() > 0 {
             self.closing.push(std::thread::spawn(move || links.close()));
@@ -152,7 +152,7 @@ impl Attachments {
         watched
     }
 
-    fn observation(&self, now: MonoTime, watched: &[Watched]) -> Observation {
+    fn observation(&mut self, now: MonoTime, watched: &[Watched]) -> Observation {
         let highest = watched
             .iter()
             .map(|one| one.func.get() as usize)
@@ -165,15 +165,9 @@ impl Attachments {
                 (*hits, *strangers) = (self.hits.of(one.func), self.hits.of_strangers(one.func));
             }
         }
-        let cpu: Vec<u64> = self
-            .targets
-            .iter()
-            .filter_map(|pid| sys::process_cpu_ns(pid.0).ok())
-            .collect();
-        let cpu_ns = (!cpu.is_empty()).then(|| cpu.iter().sum());
         Observation {
             at: now,
-            cpu_ns,
+            cpu_ns: self.targets.look(),
             hits,
             strangers,
             beside_ns: self.beside_ns,
@@ -198,7 +192,7 @@ fn over_budget_bound(verdict: &Verdict, now: MonoTime) -> Bound {
     }
 }
 
-fn monotonic_now() -> MonoTime {
+pub(super) fn monotonic_now() -> MonoTime {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     MonoTime(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }

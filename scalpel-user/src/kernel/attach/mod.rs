@@ -4,6 +4,8 @@
 //! refused.
 
 mod govern;
+mod paying;
+mod pilot;
 mod place;
 mod request;
 mod shape;
@@ -28,6 +30,7 @@ use crate::event::{FuncId, Pid};
 pub use super::uprobe_multi::ProbedFile;
 pub use request::{AttachOptions, AttachReport, DetachReport, Progress, SiteRequest};
 
+use paying::Paying;
 use place::{Failure, attach_error, attach_multi, attach_perf};
 use shape::{Key, Links, Member, Owned, Part, Shape};
 
@@ -43,7 +46,7 @@ pub struct Attachments {
     mechanism: Mechanism,
     options: AttachOptions,
     breaker: Option<Breaker>,
-    targets: Vec<Pid>,
+    targets: Paying,
     beside_ns: u64,
     files: Vec<Arc<ProbedFile>>,
     groups: Vec<LiveGroup>,
@@ -57,6 +60,28 @@ struct LiveGroup {
     key: Key,
     members: Vec<Member>,
     links: Links,
+    /// In one process of many until what is too dear there is gone: what it becomes then.
+    after_trial: Option<Key>,
+}
+
+/// A group that is to be attached.
+type Planned = (Key, Vec<Member>);
+
+/// How far an attach is, and who is told.
+struct Steps<'a> {
+    done: usize,
+    total: usize,
+    tell: &'a mut dyn FnMut(Progress),
+}
+
+impl Steps<'_> {
+    fn forward(&mut self, functions: usize) {
+        self.done += functions;
+        (self.tell)(Progress {
+            done: self.done,
+            total: self.total,
+        });
+    }
 }
 
 impl Attachments {
@@ -72,7 +97,7 @@ impl Attachments {
             mechanism: kernel.mechanism,
             breaker: options.max_overhead_percent.map(Breaker::new),
             options,
-            targets: Vec::new(),
+            targets: Paying::default(),
             beside_ns: 0,
             files: Vec::new(),
             groups: Vec::new(),
@@ -84,7 +109,12 @@ impl Attachments {
 
     /// The processes whose CPU time the breaker compares the probes with.
     pub fn set_targets(&mut self, targets: &[Pid]) {
-        self.targets = targets.to_vec();
+        self.targets = Paying::of(targets);
+    }
+
+    /// One more: it was born to them.
+    pub fn add_target(&mut self, pid: Pid) {
+        self.targets.add(pid);
     }
 
     /// CPU time so far, in ns, of what is not the probes and has to fit into the same budget.
@@ -103,16 +133,30 @@ impl Attachments {
         let keyed = self.keyed(requests, &mut report)?;
         self.check_perf_limit(&keyed)?;
         let items: Vec<(Key, u8)> = keyed.iter().map(|(key, _, heat)| (*key, *heat)).collect();
-        let total = keyed.len();
-        let mut done = 0;
-        let limit = self.groups_left(&items);
-        for group in share_out(&items, limit) {
-            let member_of = |&index: &usize| keyed.get(index).map(|(_, member, _)| member.clone());
-            let members: Vec<Member> = group.members.iter().filter_map(member_of).collect();
-            done += members.len();
-            self.attach_group(group.key, members, &mut report)?;
+        let member_of = |index: usize| keyed.get(index).map(|(_, member, _)| member.clone());
+        let groups: Vec<Planned> = share_out(&items, self.groups_left(&items))
+            .into_iter()
+            .map(|group| {
+                (
+                    group.key,
+                    group.members.into_iter().filter_map(member_of).collect(),
+                )
+            })
+            .collect();
+        let mut steps = Steps {
+            done: 0,
+            total: keyed.len(),
+            tell: progress,
+        };
+        let groups = match self.pilot() {
+            Some(pilot) => self.attach_to_one_first(pilot, groups, &mut report, &mut steps)?,
+            None => groups,
+        };
+        for (key, members) in groups {
+            let count = members.len();
+            self.attach_group(key, members, &mut report)?;
             report.bounds.extend(self.settle());
-            progress(Progress { done, total });
+            steps.forward(count);
         }
         Ok(report)
     }
@@ -271,6 +315,7 @@ impl Attachments {
                         key,
                         members,
                         links,
+                        after_trial: None,
                     });
                     return Ok(());
                 }

@@ -49,6 +49,9 @@ pub struct AttachOptions {
     pub trust_pid_filter: bool,
     /// How long a group is watched before the next goes in, when there is a breaker.
     pub settle: Duration,
+    /// CPU time that a process of many uses in a tenth of a second, at least, if what is too dear is to be found in it before
+    /// the others are attached to.
+    pub pilot_works: Duration,
 }
 
 impl Default for AttachOptions {
@@ -60,6 +63,7 @@ impl Default for AttachOptions {
             max_perf_probes: 500,
             trust_pid_filter: true,
             settle: Duration::from_millis(10),
+            pilot_works: Duration::from_millis(2),
         }
     }
 }
