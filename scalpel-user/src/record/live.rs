@@ -2,7 +2,7 @@
 //! acted on.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 
@@ -15,6 +15,7 @@ use super::governor::Governor;
 use super::installed;
 use super::names::Names;
 use super::outputs::Outputs;
+use super::pace::Pace;
 use super::probes::Probes;
 use super::stop::Stopper;
 use super::subject::Subject;
@@ -40,9 +41,6 @@ use crate::target::Process;
 
 /// Batches that may wait for the session: some 30 MB of events. When it is full the rings fill, and loss is counted.
 const CHANNEL: usize = 128;
-
-/// How often hit counters, targets and the log are looked at.
-const TICK: Duration = Duration::from_millis(100);
 
 /// What was decided before the programs are loaded.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +77,7 @@ pub(super) struct Live {
     watermark: Watermark,
     pub(super) send: Option<SyncSender<(Feed, Input)>>,
     pub(super) inputs: Receiver<(Feed, Input)>,
-    ticked: Instant,
+    pace: Pace,
     pub(super) unwatched: Unwatched,
     pub(super) entering: Entering,
     pub(super) family: Family,
@@ -138,7 +136,7 @@ impl Live {
             log_failure: None,
             send: Some(send),
             inputs,
-            ticked: Instant::now(),
+            pace: Pace::new(),
             unwatched: Unwatched::new(
                 plan.subprocesses,
                 launched.map(|spawned| spawned.process().pid()),
@@ -245,12 +243,12 @@ impl Live {
         let mut looked = Instant::now();
         self.admit_late_children(subject);
         while !stopper.should_stop() && self.log_failure.is_none() {
-            match self.inputs.recv_timeout(TICK / 2) {
+            match self.inputs.recv_timeout(self.pace.wait()) {
                 Ok((feed, input)) => self.receive(feed, input),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if self.ticked.elapsed() >= TICK {
+            if self.pace.is_due() {
                 self.tick();
                 self.admit_members(subject);
                 if subject.has_ended() {
@@ -271,9 +269,10 @@ impl Live {
     }
 
     fn tick(&mut self) {
-        self.ticked = Instant::now();
+        self.pace.ticks();
         if let Some(tracer) = &mut self.tracer {
             let (bounds, notes) = tracer.tick(now_mono());
+            self.pace.hurry_if(!bounds.is_empty());
             for bound in bounds {
                 self.take(Input::Bound(bound));
             }

@@ -18,6 +18,7 @@ mod live;
 mod members;
 mod names;
 mod outputs;
+mod pace;
 mod probes;
 mod runtimes;
 mod stop;

@@ -92,6 +92,8 @@ fn a_hot_group_is_noticed_before_attach_returns() -> Outcome {
     target.running().say("go\n")?;
     let options = AttachOptions {
         max_overhead_percent: Some(20.0),
+        // Long enough for a busy machine to let the target run meanwhile.
+        settle: Duration::from_millis(300),
         ..AttachOptions::default()
     };
     let mut probes = Probes::new(copy.path(), &["hot", "warm"], Session, EntryOnly, options)?;

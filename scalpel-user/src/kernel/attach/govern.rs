@@ -1,11 +1,13 @@
 //! The breaker's hands: reads counters, asks [`Breaker`](super::Breaker) and drops what it names.
 
 use std::collections::HashSet;
+use std::thread::ScopedJoinHandle;
 
 use super::super::breaker::{Observation, Verdict, Watched};
 use super::super::error::KernelError;
 use super::super::load::Mechanism;
 use super::super::marks::CountMarks;
+use super::place::Failure;
 use super::shape::{Links, Member};
 use super::{Attachments, LiveGroup};
 use crate::event::{FuncId, MonoTime};
@@ -55,42 +57,59 @@ impl Attachments {
                 .any(|member| funcs.contains(&member.func))
         };
         let groups: Vec<LiveGroup> = self.groups.extract_if(.., affected).collect();
-        for group in groups {
-            given_up.extend(self.regroup(group, funcs, now));
-        }
+        given_up.extend(self.regroup(groups, funcs, now));
         self.attached.retain(|(func, _)| !funcs.contains(func));
         given_up
     }
 
     fn regroup(
         &mut self,
-        mut group: LiveGroup,
+        mut groups: Vec<LiveGroup>,
         funcs: &HashSet<FuncId>,
         now: MonoTime,
     ) -> Vec<Bound> {
-        group.members.retain(|member| !funcs.contains(&member.func));
+        for group in &mut groups {
+            group.members.retain(|member| !funcs.contains(&member.func));
+        }
         if self.mechanism == Mechanism::Perf {
-            let gone = group.links.take(funcs);
-            self.close_aside(gone);
-            self.keep(group);
+            for mut group in groups {
+                let gone = group.links.take(funcs);
+                self.close_aside(gone);
+                self.keep(group);
+            }
             return Vec::new();
         }
         self.generation += 1;
-        match self.links_for(group.key, &group.members) {
-            Ok(links) => {
-                self.mark(CountMarks::replaced);
-                let old = std::mem::replace(&mut group.links, links);
-                self.keep(group);
-                self.close_aside(old);
-                Vec::new()
-            }
-            Err(failure) => {
-                let reason = failure.into_reason();
-                self.mark(CountMarks::replaced);
-                self.close_aside(std::mem::take(&mut group.links));
-                self.give_up(&group, &reason, now)
+        let renewed = self.links_of(&groups);
+        self.mark(CountMarks::replaced);
+        let mut given_up = Vec::new();
+        for (mut group, links) in groups.into_iter().zip(renewed) {
+            match links {
+                Ok(links) => {
+                    let old = std::mem::replace(&mut group.links, links);
+                    self.keep(group);
+                    self.close_aside(old);
+                }
+                Err(failure) => {
+                    self.close_aside(std::mem::take(&mut group.links));
+                    given_up.extend(self.give_up(&group, &failure.into_reason(), now));
+                }
             }
         }
+        given_up
+    }
+
+    /// New links for groups that have no member in common, at once: each waits for the target's memory and for a processor
+    /// beside a program that is busy, and all the while too much is probed.
+    fn links_of(&self, groups: &[LiveGroup]) -> Vec<Result<Links, Failure>> {
+        let anew = |group: &LiveGroup| self.links_for(group.key, &group.members);
+        std::thread::scope(|scope| {
+            let begin = |group| scope.spawn(move || anew(group));
+            let begun: Vec<_> = groups.iter().map(begin).collect();
+            let panicked = |_panic| Err(Failure::Members(Vec::new()));
+            let links = begun.into_iter().map(ScopedJoinHandle::join);
+            links.map(|one| one.unwrap_or_else(panicked)).collect()
+        })
     }
 
     /// Tells counting programs. Should that fail, calls that were open are timed up to when their caller ends: the kernel
