@@ -1,5 +1,6 @@
 //! Many processes of one program: what is too dear is found in one of them, and all get what remains.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -7,8 +8,8 @@ use scalpel_tests::suite::{Outcome, Suite};
 use scalpel_tests::target::Target;
 use scalpel_tests::{catalog, tests};
 use scalpel_user::event::{Kind, Pid};
-use scalpel_user::function::ExitStrategy::{EntryOnly, RetOffsets, Return};
-use scalpel_user::kernel::Mechanism::{Multi, Session};
+use scalpel_user::function::ExitStrategy::{self, EntryOnly, RetOffsets, Return};
+use scalpel_user::kernel::Mechanism::{self, Multi, Session};
 use scalpel_user::kernel::attach::AttachOptions;
 
 use crate::subject::{BUSY, Probes};
@@ -57,6 +58,25 @@ fn what_is_too_dear_is_found_in_one_process_and_the_others_never_pay_for_it() ->
     Ok(())
 }
 
+/// Probes of three processes that nothing is too dear for. None of them works yet: the pilot will be the last one.
+fn three_that_wait(
+    path: &Path,
+    mechanism: Mechanism,
+    exit: ExitStrategy,
+) -> anyhow::Result<(Probes, Vec<Target>)> {
+    let start = |_| Target::start(path, &[]);
+    let mut all = (0..3).map(start).collect::<Result<Vec<_>, _>>()?;
+    all.sort_by_key(Target::pid);
+    let options = AttachOptions {
+        max_overhead_percent: Some(1e9),
+        pilot_works: Duration::ZERO,
+        ..AttachOptions::default()
+    };
+    let mut probes = Probes::new(path, BUSY, mechanism, exit, options)?;
+    probes.attachments.set_targets(&targets(&all));
+    Ok((probes, all))
+}
+
 fn all_processes_get_what_remains_and_each_call_counts_once() -> Outcome {
     for (mechanism, exit) in [
         (Session, EntryOnly),
@@ -65,17 +85,7 @@ fn all_processes_get_what_remains_and_each_call_counts_once() -> Outcome {
         (Multi, Return),
     ] {
         let copy = catalog::BUSY.copy()?;
-        let start = |_| Target::start(copy.path(), &[]);
-        let mut all = (0..3).map(start).collect::<Result<Vec<_>, _>>()?;
-        // None of them works yet: the pilot is the one with the greatest number.
-        all.sort_by_key(Target::pid);
-        let options = AttachOptions {
-            max_overhead_percent: Some(1e9),
-            pilot_works: Duration::ZERO,
-            ..AttachOptions::default()
-        };
-        let mut probes = Probes::new(copy.path(), BUSY, mechanism, exit, options)?;
-        probes.attachments.set_targets(&targets(&all));
+        let (mut probes, mut all) = three_that_wait(copy.path(), mechanism, exit)?;
         let mut pilot = all.pop();
         let mut went = None;
         let report = probes.attachments.attach(&probes.requests, &mut |_| {
@@ -125,16 +135,7 @@ fn all_processes_get_what_remains_and_each_call_counts_once() -> Outcome {
 /// Its number may be anybody's, or nobody's.
 fn a_pilot_that_has_ended_is_no_obstacle() -> Outcome {
     let copy = catalog::BUSY.copy()?;
-    let start = |_| Target::start(copy.path(), &[]);
-    let mut all = (0..3).map(start).collect::<Result<Vec<_>, _>>()?;
-    all.sort_by_key(Target::pid);
-    let options = AttachOptions {
-        max_overhead_percent: Some(1e9),
-        pilot_works: Duration::ZERO,
-        ..AttachOptions::default()
-    };
-    let mut probes = Probes::new(copy.path(), BUSY, Session, EntryOnly, options)?;
-    probes.attachments.set_targets(&targets(&all));
+    let (mut probes, mut all) = three_that_wait(copy.path(), Session, EntryOnly)?;
     // A zombie has a CPU time, and no memory to attach to.
     let mut gone = all.pop();
     if let Some(gone) = &mut gone {
