@@ -6,11 +6,19 @@ use super::style::Tone;
 use super::{Page, doubts, summary, text, units};
 use crate::report::Report;
 
+/// Whose recording it is: of a process, or of all that a host has.
+pub fn where_it_ran(pid: u32, host: &str) -> String {
+    match pid {
+        0 => format!("on {}", text::clean(host)),
+        pid => format!("pid {pid} on {}", text::clean(host)),
+    }
+}
+
 /// Writes the head, the doubts and an empty line.
 pub fn write(report: &Report, page: Page, out: &mut dyn Write) -> io::Result<()> {
     let run = &report.run;
     let pieces = [
-        format!("pid {} on {}", run.pid, text::clean(&run.host)),
+        where_it_ran(run.pid, &run.host),
         format!(
             "{} of {}",
             units::duration(run.duration_ns),
@@ -47,4 +55,15 @@ pub fn write(report: &Report, page: Page, out: &mut dyn Write) -> io::Result<()>
     }
     doubts::write_brief(&report.doubts, page, out)?;
     writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_no_process() {
+        assert_eq!(where_it_ran(7, "here"), "pid 7 on here");
+        assert_eq!(where_it_ran(0, "here"), "on here");
+    }
 }

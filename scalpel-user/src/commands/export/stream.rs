@@ -21,6 +21,7 @@ use crate::sink::export::calls::chrome::Chrome;
 use crate::sink::export::calls::evented::Evented;
 use crate::sink::export::calls::perfetto::Perfetto;
 use crate::sink::export::calls::{Moment, ThreadKey, What};
+use crate::sink::head::where_it_ran;
 
 pub(super) fn run(plan: &ExportPlan, output: &Output) -> anyhow::Result<Outcome> {
     let survey = Survey::of(plan, output)?;
@@ -162,8 +163,9 @@ impl Survey {
             ),
         };
         format!(
-            "{} (pid {} on {}){lost}",
-            self.run.command, self.run.pid, self.run.host
+            "{} ({}){lost}",
+            self.run.command,
+            where_it_ran(self.run.pid.0, &self.run.host)
         )
     }
 

@@ -13,6 +13,7 @@ use crate::report::Report;
 use crate::report::known::{Known, written};
 use crate::sink::export::covered::{self, PLACELESS};
 use crate::sink::export::{Coverage, Covered, cobertura, lcov};
+use crate::sink::head::where_it_ran;
 use crate::sink::never::{self, Row};
 use crate::sink::units::{NOTHING, percent};
 
@@ -156,7 +157,7 @@ fn head(known: &Known, report: &Report) -> never::Head {
     let share = |share: Option<f64>| share.map_or_else(|| NOTHING.to_owned(), percent);
     let run = &report.run;
     never::Head {
-        title: format!("{} (pid {} on {})", run.command, run.pid, run.host),
+        title: format!("{} ({})", run.command, where_it_ran(run.pid, &run.host)),
         numbers: vec![
             (
                 "coverage of the functions that could be seen".into(),

@@ -8,6 +8,7 @@ use crate::genome::Genome;
 use crate::genome::totals;
 use crate::genome::walk::{Children, Step};
 use crate::report::Report;
+use crate::sink::head::where_it_ran;
 use crate::sink::text::clean;
 use crate::tree::{ContextId, Metrics};
 
@@ -93,7 +94,7 @@ impl<'a> Subject<'a> {
     /// Which recording it is, in one line.
     pub(super) fn title(&self) -> String {
         let run = &self.report.run;
-        let title = format!("{} (pid {} on {})", run.command, run.pid, run.host);
+        let title = format!("{} ({})", run.command, where_it_ran(run.pid, &run.host));
         clean(&title).into_owned()
     }
 }
