@@ -127,8 +127,9 @@ fn children_and_threads_start_and_run_free() -> Outcome {
             let target = Target::start(&SCOPED, shape)?;
             let args = ["--calls", "2", "--follow-calls", follow, "--budget", "10s"];
             let ended = ended(target.pid(), shape, &args)?;
-            let scope = Scope::parse(&ended.stdout)?;
-            ensure!(scope.calls.len() == 2, "{shape} {follow}: {}", ended.stderr);
+            let said = || format!("{shape} {follow}: {ended:?}");
+            let scope = Scope::parse(&ended.stdout).with_context(said)?;
+            ensure!(scope.calls.len() == 2, "{}", said());
             // posix_spawn blocks all signals around its child, and pthread_create those of the C library.
             let known = |reason: &String| {
                 reason == "call-out not verified" || reason == "unguarded system call"
