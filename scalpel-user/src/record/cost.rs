@@ -16,19 +16,32 @@ use crate::target::{Process, waited_for_cpu_ns};
 /// CPU time of the targets, as last seen.
 #[derive(Debug, Default)]
 pub(super) struct TargetCpu {
-    processes: Vec<(Process, u64, u64)>,
+    processes: Vec<Seen>,
     /// Nobody but us reaps them: their numbers stay theirs when they have ended.
     are_ours: bool,
+    /// What their children use counts, too.
+    follows: bool,
     /// Who was born to them since, and lives.
     children: FxHashSet<Pid>,
     /// What these had used when they were looked at last, in ns.
     of_children: u64,
 }
 
+/// A process, and the CPU time that it had used at the first and at the last look, in ns.
+#[derive(Debug)]
+struct Seen {
+    process: Process,
+    parent: Option<Pid>,
+    first: u64,
+    last: u64,
+    has_ended: bool,
+}
+
 impl TargetCpu {
-    pub(super) fn of(processes: &[Process], are_ours: bool) -> Self {
+    pub(super) fn of(processes: &[Process], are_ours: bool, follows: bool) -> Self {
         let mut all = Self {
             are_ours,
+            follows,
             ..Self::default()
         };
         processes.iter().for_each(|process| all.add(process));
@@ -37,8 +50,14 @@ impl TargetCpu {
 
     /// One more, from now on.
     pub(super) fn add(&mut self, process: &Process) {
-        let cpu = cpu_ns(process, self.are_ours).unwrap_or(0);
-        self.processes.push((process.clone(), cpu, cpu));
+        let cpu = self.cpu_ns(process).unwrap_or(0);
+        self.processes.push(Seen {
+            process: process.clone(),
+            parent: process.status().ok().map(|status| Pid(status.parent)),
+            first: cpu,
+            last: cpu,
+            has_ended: false,
+        });
     }
 
     /// Takes note of who is born to them and ends. A child that has ended and was waited for is in its parent's account; one
@@ -61,9 +80,14 @@ impl TargetCpu {
 
     /// To be called while the processes live, or are not reaped yet.
     pub(super) fn look(&mut self) {
-        for (process, _, last) in &mut self.processes {
-            *last = cpu_ns(process, self.are_ours).unwrap_or(*last).max(*last);
+        let mut processes = std::mem::take(&mut self.processes);
+        for seen in &mut processes {
+            match self.cpu_ns(&seen.process) {
+                Some(now) => seen.last = now.max(seen.last),
+                None => seen.has_ended = true,
+            }
         }
+        self.processes = processes;
     }
 
     /// The last look of all: at the children, too, which are many maybe.
@@ -75,16 +99,25 @@ impl TargetCpu {
 
     /// CPU time used since the start, in ns; of children as of [`Self::look_at_all()`].
     pub(super) fn used_ns(&self) -> u64 {
-        let since = |(_, first, last): &(Process, u64, u64)| last - first;
-        self.processes.iter().map(since).sum::<u64>() + self.of_children
+        let since = self.processes.iter().map(|seen| seen.last - seen.first);
+        // All that a child has ever used is in the account of the parent that waited for it.
+        let is_watched = |pid| self.processes.iter().any(|seen| seen.process.pid() == pid);
+        let was_waited_for =
+            |seen: &&Seen| self.follows && seen.has_ended && seen.parent.is_some_and(is_watched);
+        let ended = self.processes.iter().filter(was_waited_for);
+        let waited_for: u64 = ended.map(|seen| seen.last).sum();
+        (since.sum::<u64>() + self.of_children).saturating_sub(waited_for)
     }
-}
 
-/// CPU time of all threads of a process, ended ones too. Clock ticks are too coarse for a short program.
-fn cpu_ns(process: &Process, is_ours: bool) -> Option<u64> {
-    let cpu = cpu_with_waited_for(process.pid())?;
-    // Asked after the reading, this proves that the number was its own.
-    (is_ours || process.is_alive()).then_some(cpu)
+    /// CPU time of all threads of a process, ended ones too. Clock ticks are too coarse for a short program.
+    fn cpu_ns(&self, process: &Process) -> Option<u64> {
+        let cpu = match self.follows {
+            true => cpu_with_waited_for(process.pid())?,
+            false => process_cpu_ns(process.pid().0).ok()?,
+        };
+        // Asked after the reading, this proves that the number was its own.
+        (self.are_ours || process.is_alive()).then_some(cpu)
+    }
 }
 
 /// CPU time of a process, and of the children that it has waited for.
@@ -174,7 +207,7 @@ mod tests {
             .spawn()
             .unwrap();
         let process = Process::open(Pid(child.id())).unwrap();
-        let mut cpu = TargetCpu::of(std::slice::from_ref(&process), true);
+        let mut cpu = TargetCpu::of(std::slice::from_ref(&process), true, false);
         drop(child.stdin.take());
         while process.is_alive() {
             std::thread::sleep(std::time::Duration::from_millis(2));
@@ -183,6 +216,42 @@ mod tests {
         assert!(cpu.used_ns() > 0, "{cpu:?}");
         child.wait().unwrap();
     }
+
+    /// A child that was there already, and worked for long before it was looked at.
+    #[test]
+    fn what_a_child_used_before_is_not_used_again_when_its_parent_waits_for_it() {
+        let busy = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+        let script = format!("({busy}; echo $BASHPID; read x) <&0 & wait; echo; read x");
+        for follows in [true, false] {
+            let mut parent = Command::new("bash")
+                .args(["-c", &script])
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut stdin = parent.stdin.take().unwrap();
+            let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();
+            let child: u32 = lines.next().unwrap().unwrap().parse().unwrap();
+            let both = [parent.id(), child].map(|pid| Process::open(Pid(pid)).unwrap());
+            let watched = if follows { &both[..] } else { &both[..1] };
+            let mut cpu = TargetCpu::of(watched, false, follows);
+            let before = process_cpu_ns(child).unwrap();
+            stdin.write_all(b"go\n").unwrap();
+            lines.next().unwrap().unwrap();
+            cpu.look_at_all();
+            assert!(
+                cpu.used_ns() < before / 2,
+                "{follows}: {before} and {cpu:?}"
+            );
+            // Nobody who is watched waits for the parent.
+            let used = cpu.used_ns();
+            drop(stdin);
+            parent.wait().unwrap();
+            cpu.look_at_all();
+            assert_eq!(cpu.used_ns(), used, "{cpu:?}");
+        }
+    }
+
     /// Both ways of knowing it: of one that lives, and of one that its parent has waited for.
     #[test]
     fn what_children_use_is_used_by_their_parents() {
@@ -204,7 +273,7 @@ mod tests {
                 .spawn()
                 .unwrap();
             let process = Process::open(Pid(parent.id())).unwrap();
-            let mut cpu = TargetCpu::of(std::slice::from_ref(&process), true);
+            let mut cpu = TargetCpu::of(std::slice::from_ref(&process), true, true);
             let mut stdin = parent.stdin.take().unwrap();
             stdin.write_all(b"go\n").unwrap();
             let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();

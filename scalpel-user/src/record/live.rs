@@ -132,7 +132,7 @@ impl Live {
             values: Values::of(plan)?,
             host: subject.is_host.then(|| Host::new(Pid(std::process::id()))),
             costs: start.costs,
-            cpu: TargetCpu::of(&subject.processes, launched.is_some()),
+            cpu: TargetCpu::of(&subject.processes, launched.is_some(), plan.subprocesses),
             log_failure: None,
             send: Some(send),
             inputs,

@@ -30,6 +30,7 @@ impl Live {
             };
             match tracer.watch_also(&process) {
                 Ok(true) => {
+                    tracer.add_target(process.pid());
                     self.cpu.add(&process);
                     self.describe(&process, now_mono());
                 }

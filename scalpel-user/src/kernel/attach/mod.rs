@@ -112,9 +112,11 @@ impl Attachments {
         self.targets = Paying::of(targets);
     }
 
-    /// One more: it was born to them.
+    /// One more, if anybody compares: who has ended is forgotten when they are looked at.
     pub fn add_target(&mut self, pid: Pid) {
-        self.targets.add(pid);
+        if self.breaker.is_some() {
+            self.targets.add(pid);
+        }
     }
 
     /// CPU time so far, in ns, of what is not the probes and has to fit into the same budget.

@@ -6,8 +6,9 @@ use crate::event::Pid;
 /// CPU time never goes down, though processes end.
 #[derive(Debug, Default)]
 pub(super) struct Paying {
-    alive: Vec<(Pid, u64)>,
-    /// What those had used that have ended, as last seen, in ns.
+    /// Each with what it had used when it came, and when it was looked at last, in ns.
+    alive: Vec<(Pid, u64, u64)>,
+    /// What those used that have ended, as last seen, in ns.
     ended_ns: u64,
 }
 
@@ -18,11 +19,11 @@ impl Paying {
         all
     }
 
-    /// One more. What it had used before counts, too: only differences matter.
+    /// One more, from now on.
     pub(super) fn add(&mut self, pid: Pid) {
-        if !self.alive.iter().any(|(known, _)| *known == pid) {
-            self.alive
-                .push((pid, sys::process_cpu_ns(pid.0).unwrap_or(0)));
+        if !self.alive.iter().any(|(known, ..)| *known == pid) {
+            let used = sys::process_cpu_ns(pid.0).unwrap_or(0);
+            self.alive.push((pid, used, used));
         }
     }
 
@@ -32,25 +33,26 @@ impl Paying {
 
     /// CPU time so far in ns; `None` = of none could it be read ever.
     pub(super) fn look(&mut self) -> Option<u64> {
+        let since = |(_, first, last): &(Pid, u64, u64)| last - first;
         let ended = &mut self.ended_ns;
         self.alive
-            .retain_mut(|(pid, last)| match sys::process_cpu_ns(pid.0) {
+            .retain_mut(|(pid, first, last)| match sys::process_cpu_ns(pid.0) {
                 Ok(now) => {
                     *last = now.max(*last);
                     true
                 }
                 Err(_) => {
-                    *ended += *last;
+                    *ended += *last - *first;
                     false
                 }
             });
-        let sum = self.ended_ns + self.alive.iter().map(|(_, ns)| ns).sum::<u64>();
+        let sum = self.ended_ns + self.alive.iter().map(since).sum::<u64>();
         (sum > 0 || !self.alive.is_empty()).then_some(sum)
     }
 
     /// Each process and what it has used so far, in ns.
     pub(super) fn each(&self) -> Vec<(Pid, u64)> {
-        let now = |(pid, _): &(Pid, u64)| Some((*pid, sys::process_cpu_ns(pid.0).ok()?));
+        let now = |(pid, ..): &(Pid, u64, u64)| Some((*pid, sys::process_cpu_ns(pid.0).ok()?));
         self.alive.iter().filter_map(now).collect()
     }
 }
@@ -81,5 +83,17 @@ mod tests {
         assert!(paying.look().unwrap() >= used);
         assert!(paying.len() == 0 && paying.look().unwrap() >= used);
         assert_eq!(Paying::of(&[]).look(), None);
+    }
+
+    #[test]
+    fn who_comes_brings_nothing_of_what_it_used_before() {
+        let own = Pid(std::process::id());
+        while sys::process_cpu_ns(own.0).unwrap() < 20_000_000 {}
+        let mut paying = Paying::default();
+        let before = sys::process_cpu_ns(own.0).unwrap();
+        paying.add(own);
+        let used = paying.look().unwrap();
+        let since = sys::process_cpu_ns(own.0).unwrap() - before;
+        assert!(used <= since, "{used} of {since}");
     }
 }
