@@ -8,17 +8,11 @@ const FLAG: &str = "--return-values";
 /// Functions whose return values are kept.
 pub(super) fn parse(texts: Vec<String>) -> Result<Vec<Pattern>, PlanError> {
     let parse = |text: String| {
-        let refuse = |reason: String| PlanError::Pattern {
+        Pattern::of_names(&text).map_err(|reason| PlanError::Pattern {
             flag: FLAG,
-            text: text.clone(),
+            text,
             reason,
-        };
-        match text.parse() {
-            Ok(Pattern::Address(_)) => Err(refuse(
-                "an address is no function's name: name it".to_owned(),
-            )),
-            parsed => parsed.map_err(refuse),
-        }
+        })
     };
     texts.into_iter().map(parse).collect()
 }

@@ -43,16 +43,7 @@ pub(super) fn parse(texts: Vec<String>) -> Result<Vec<Trigger>, PlanError> {
                 "a trigger looks like handle_request>10ms".into(),
             ));
         };
-        let func: Pattern = func
-            .trim_end()
-            .parse()
-            .map_err(|reason| refuse(&text, reason))?;
-        if matches!(func, Pattern::Address(_)) {
-            return Err(refuse(
-                &text,
-                "an address is no function's name: name it".into(),
-            ));
-        }
+        let func = Pattern::of_names(func.trim_end()).map_err(|reason| refuse(&text, reason))?;
         let time = time.trim_start();
         if !time.ends_with(|c: char| c.is_ascii_alphabetic()) {
             return Err(refuse(

@@ -113,6 +113,16 @@ pub enum Pattern {
     Address(u64),
 }
 
+impl Pattern {
+    /// One of names, as functions are looked for that are not there yet.
+    pub(super) fn of_names(text: &str) -> Result<Self, String> {
+        match text.parse()? {
+            Self::Address(_) => Err("an address is no function's name: name it".into()),
+            pattern => Ok(pattern),
+        }
+    }
+}
+
 impl FromStr for Pattern {
     type Err = String;
 

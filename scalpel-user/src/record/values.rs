@@ -22,7 +22,7 @@ impl Values {
     /// Those that a plan names.
     pub(super) fn of(plan: &RecordPlan) -> Result<Self> {
         Ok(Self {
-            patterns: compiled(plan)?.collect::<Result<_>>()?,
+            patterns: compiled(plan).collect::<Result<_>>()?,
             asked: FxHashSet::default(),
         })
     }
@@ -60,9 +60,9 @@ const fn is_probed(info: &FunctionInfo) -> bool {
     !matches!(info.exit, ExitStrategy::None | ExitStrategy::Probe)
 }
 
-fn compiled(plan: &RecordPlan) -> Result<impl Iterator<Item = Result<Pattern>>> {
+fn compiled(plan: &RecordPlan) -> impl Iterator<Item = Result<Pattern>> {
     let texts = plan.returns.iter().map(ToString::to_string);
-    Ok(texts.map(|text| Ok(Pattern::parse(&text)?)))
+    texts.map(|text| Ok(Pattern::parse(&text)?))
 }
 
 /// Refuses a pattern if nothing that it names can be seen to return; says of which functions it cannot.
@@ -72,7 +72,7 @@ pub(super) fn check(
     functions: &FunctionTable,
 ) -> Result<Vec<String>> {
     let mut notes = Vec::new();
-    for (text, pattern) in plan.returns.iter().zip(compiled(plan)?) {
+    for (text, pattern) in plan.returns.iter().zip(compiled(plan)) {
         let ends = Ends {
             option: format!("--return-values {text}"),
             pattern: pattern?,

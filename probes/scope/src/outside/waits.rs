@@ -34,11 +34,7 @@ impl Watch {
     pub(super) fn deliver(&mut self, tid: Tid, signal: i32) -> Result<(), Refusal> {
         if Signals::of(tid).ignores(signal) {
             self.disturbed.insert(tid);
-            let mut registers = sys::registers(tid)?;
-            let called = registers.orig_rax.cast_signed() >= 0;
-            if called && registers.rax.cast_signed() == EINTR {
-                registers.rax = ERESTARTNOHAND.cast_unsigned();
-                sys::set_registers(tid, &registers)?;
+            if wait_again(tid)? {
                 self.again.entry(tid).or_insert(Again {
                     since_ns: sys::now_ns(),
                     within: None,
@@ -88,8 +84,12 @@ impl Watch {
             Stop::Gone => return Ok(()),
             Stop::Signal(signal) => self.last_signal(tid, signal)?,
             Stop::SystemCall => self.last_call(tid)?,
-            Stop::Event(..) if disturbed => wait_again(tid)?,
-            Stop::Event(..) => 0,
+            Stop::Event(..) => {
+                if disturbed {
+                    wait_again(tid)?;
+                }
+                0
+            }
         };
         match sys::detach(tid, signal) {
             Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error.into()),
@@ -106,7 +106,8 @@ impl Watch {
         if !Signals::of(tid).ignores(signal) {
             return Ok(signal);
         }
-        Ok(wait_again(tid)?)
+        wait_again(tid)?;
+        Ok(0)
     }
 
     /// A thread that is let go at the begin or the end of a call that was made again.
@@ -117,7 +118,8 @@ impl Watch {
             registers.r10 = before;
             sys::set_registers(tid, &registers)?;
         }
-        Ok(wait_again(tid)?)
+        wait_again(tid)?;
+        Ok(0)
     }
 
     /// A call that is made again stands at its begin or its end.
@@ -148,14 +150,15 @@ impl Watch {
     }
 }
 
-/// The wait that a thread was stopped in is made again when it runs; no signal goes with it.
-fn wait_again(tid: Tid) -> io::Result<i32> {
+/// The wait that a thread was stopped in, if it was in one, is made again when it runs without a handler.
+fn wait_again(tid: Tid) -> io::Result<bool> {
     let mut registers = sys::registers(tid)?;
-    if registers.orig_rax.cast_signed() >= 0 && registers.rax.cast_signed() == EINTR {
+    let waited = registers.orig_rax.cast_signed() >= 0 && registers.rax.cast_signed() == EINTR;
+    if waited {
         registers.rax = ERESTARTNOHAND.cast_unsigned();
         sys::set_registers(tid, &registers)?;
     }
-    Ok(0)
+    Ok(waited)
 }
 
 /// Takes what was waited already off the time of a wait; what it returns, where nothing is left of it.

@@ -8,7 +8,7 @@ use super::super::error::KernelError;
 use super::super::load::Mechanism;
 use super::super::marks::CountMarks;
 use super::place::Failure;
-use super::shape::{Links, Member};
+use super::shape::{Key, Links, Member};
 use super::{Attachments, LiveGroup};
 use crate::event::{FuncId, MonoTime};
 use crate::input::Bound;
@@ -79,13 +79,24 @@ impl Attachments {
             }
             return Vec::new();
         }
+        let groups = groups.into_iter().map(|group| (group.key, group));
+        self.renew(groups.collect(), now)
+    }
+
+    /// Attaches groups anew, each as the key says that stands with it. The functions of those that could not be are returned.
+    pub(super) fn renew(&mut self, groups: Vec<(Key, LiveGroup)>, now: MonoTime) -> Vec<Bound> {
         self.generation += 1;
         let renewed = self.links_of(&groups);
         self.mark(CountMarks::replaced);
         let mut given_up = Vec::new();
-        for (mut group, links) in groups.into_iter().zip(renewed) {
+        for ((key, mut group), links) in groups.into_iter().zip(renewed) {
             match links {
                 Ok(links) => {
+                    for member in &group.members {
+                        self.attached.remove(&(member.func, group.key.pid));
+                        self.attached.insert((member.func, key.pid));
+                    }
+                    group.key = key;
                     let old = std::mem::replace(&mut group.links, links);
                     self.keep(group);
                     self.close_aside(old);
@@ -101,8 +112,8 @@ impl Attachments {
 
     /// New links for groups that have no member in common, at once: each waits for the target's memory and for a processor
     /// beside a program that is busy, and all the while too much is probed.
-    fn links_of(&self, groups: &[LiveGroup]) -> Vec<Result<Links, Failure>> {
-        let anew = |group: &LiveGroup| self.links_for(group.key, &group.members);
+    fn links_of(&self, groups: &[(Key, LiveGroup)]) -> Vec<Result<Links, Failure>> {
+        let anew = |(key, group): &(Key, LiveGroup)| self.links_for(*key, &group.members);
         std::thread::scope(|scope| {
             let begin = |group| scope.spawn(move || anew(group));
             let begun: Vec<_> = groups.iter().map(begin).collect();
@@ -114,20 +125,20 @@ impl Attachments {
 
     /// Tells counting programs. Should that fail, calls that were open are timed up to when their caller ends: the kernel
     /// refuses no write to an array that it let us make.
-    pub(super) fn mark(&self, tell: impl FnOnce(&CountMarks) -> Result<(), KernelError>) {
+    fn mark(&self, tell: impl FnOnce(&CountMarks) -> Result<(), KernelError>) {
         if let Some(marks) = &self.marks {
             let told = tell(marks);
             debug_assert!(told.is_ok(), "{told:?}");
         }
     }
 
-    pub(super) fn keep(&mut self, group: LiveGroup) {
+    fn keep(&mut self, group: LiveGroup) {
         if !group.members.is_empty() {
             self.groups.push(group);
         }
     }
 
-    pub(super) fn give_up(&mut self, group: &LiveGroup, reason: &str, now: MonoTime) -> Vec<Bound> {
+    fn give_up(&mut self, group: &LiveGroup, reason: &str, now: MonoTime) -> Vec<Bound> {
         let bound = |member: &Member| Bound {
             func: member.func,
             since: Some(now),

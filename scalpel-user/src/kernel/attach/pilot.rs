@@ -9,13 +9,11 @@ use std::time::{Duration, Instant};
 use super::super::breaker::{Breaker, PATIENCE};
 use super::super::error::KernelError;
 use super::super::load::Mechanism;
-use super::super::marks::CountMarks;
 use super::govern::monotonic_now;
 use super::paying::Paying;
 use super::shape::{Key, Links, Shape};
 use super::{AttachReport, Attachments, LiveGroup, Planned, Steps};
 use crate::event::{FuncId, Pid};
-use crate::input::Bound;
 
 /// Fewer processes all get everything at once.
 const MANY: usize = 3;
@@ -77,9 +75,12 @@ impl Attachments {
         report.attached += trial.attached;
         report.refused.extend(trial.refused);
         report.bounds.extend(trial.bounds);
-        for group in self.taken_from_trial() {
+        // One after the other, so that the breaker sees what each brings.
+        for mut group in self.taken_from_trial() {
             let count = group.members.len();
-            report.bounds.extend(self.widen(group));
+            let key = group.after_trial.take().unwrap_or(group.key);
+            let lost = self.renew(vec![(key, group)], monotonic_now());
+            report.bounds.extend(lost);
             report.bounds.extend(self.settle());
             steps.forward(count);
         }
@@ -128,34 +129,6 @@ impl Attachments {
         self.groups
             .extract_if(.., |group| group.after_trial.is_some())
             .collect()
-    }
-
-    /// The same functions in all processes. As when one is dropped, the newer link is there before the older one goes, and
-    /// each call counts once.
-    fn widen(&mut self, mut group: LiveGroup) -> Vec<Bound> {
-        self.generation += 1;
-        let key = group.after_trial.take().unwrap_or(group.key);
-        let identities = |key: Key| group.members.iter().map(move |one| (one.func, key.pid));
-        match self.links_for(key, &group.members) {
-            Ok(links) => {
-                self.mark(CountMarks::replaced);
-                for identity in identities(group.key) {
-                    self.attached.remove(&identity);
-                }
-                self.attached.extend(identities(key));
-                let old = std::mem::replace(&mut group.links, links);
-                group.key = key;
-                self.keep(group);
-                self.close_aside(old);
-                Vec::new()
-            }
-            Err(failure) => {
-                let reason = failure.into_reason();
-                self.mark(CountMarks::replaced);
-                self.close_aside(std::mem::take(&mut group.links));
-                self.give_up(&group, &reason, monotonic_now())
-            }
-        }
     }
 
     fn end_trial(&mut self) {
